@@ -33,8 +33,8 @@ using internal::CommunicatorImpl;
 
 namespace {
 
-// Returns the state of a call whose communicator is destroyed or is being destroyed by another
-// thread, which then ends its calls.
+// Returns the state of a call whose communicator is destroyed, or is being destroyed by another
+// thread that ends its calls.
 WorkState state_of(const internal::Operation& operation) {
   if (operation.done.load(std::memory_order_acquire)) return WorkState::complete;
   return operation.failed.load(std::memory_order_acquire) ? WorkState::failed
@@ -194,8 +194,8 @@ Communicator wait_as_spare(std::shared_ptr<internal::Engine> engine, const Job& 
   throw Error(ErrorCode::aborted, "the job ended without using this spare rank");
 }
 
-// Returns true if this rank needs its own cost model to open a fabric. Apart from that, rank 0's
-// model is sent to all ranks.
+// Returns true if this rank must load its own cost model: on rank 0, whose model is sent to all
+// ranks, and on a rank that needs a model earlier, to choose the fabrics that it opens.
 bool needs_own_costs(const Job& job) {
   if (job.rank == 0 || job.size == 1) return job.rank == 0;
   const std::string file = cost_model_file();
@@ -225,7 +225,7 @@ Communicator Communicator::init(const Job& job) {
   auto endpoint = std::make_unique<Endpoint>(noted, fabrics_quicker_than_tcp(own));
   const Control& control = endpoint->control();
   // The model is derived from values that are the same on all ranks. Every host is assumed to have
-  // the first host's processors.
+  // the processors of rank 0's host.
   CostModel model = CostModel::defaults();
   if (job.size > 1) model = parse_cost_model(Note::of(control.peer(0).note).cost_model);
   model.cores = std::min(model.cores, usable_processors(processors_beside(control, 0)));

@@ -74,21 +74,22 @@ class Prepared;
 class Work;
 
 namespace internal {
-// State of a wait without progress: when the wait began, and when the peers were asked.
+// State of a wait without progress. Times are in nanoseconds.
 struct StallState {
   int64_t since_ns = 0;
   int64_t next_look_ns = 0;
-  int64_t asked_ns = 0;  // duration without progress when the peers were last asked
+  int64_t asked_ns = 0;  // duration without progress when the peers were last asked; 0: not asked
   bool reported = false;
-  bool has_asked = false;  // true: the peers were asked in this call, since the last progress
+  bool has_asked = false;  // true: the peers were asked before the last progress
 };
 class CommunicatorImpl;
 struct Operation;
-// Returns an identity of the rank whose calls progress together with this one; null: none.
+// Returns a pointer that identifies the job's rank that made the call; null if the call completed
+// at once, or its communicator is destroyed.
 const void* rank_behind(const Work& work);
 // Returns the communicator's abort state; valid as long as the communicator.
 const AbortState& abort_of(const Communicator& communicator);
-// Returns the paths between the ranks; null if there is only one.
+// Returns the paths between the ranks; null if there is only one rank.
 Paths* paths_of(const Communicator& communicator);
 // Returns the plan of a call on this rank; null if it needs no peers. Valid as long as the
 // Prepared.
@@ -138,7 +139,8 @@ class Work {
   Work(std::weak_ptr<internal::CommunicatorImpl> comm,
        std::shared_ptr<internal::Operation> operation)
       : comm_(std::move(comm)), operation_(std::move(operation)) {}
-  // Takes a call that the communicator makes for itself and that outlives the handle.
+  // Makes a handle of a call that the communicator makes for itself. `owner` must outlive the
+  // handle.
   Work(internal::CommunicatorImpl* owner, std::shared_ptr<internal::Operation> operation)
       : owner_(owner), operation_(std::move(operation)) {}
   bool wait_until(const Deadline& deadline);
@@ -180,20 +182,20 @@ struct CallOptions {
   // Error(timeout). Unset: the setting TUTTI_TIMEOUT. Zero: no deadline. Negative:
   // Error(invalid_argument).
   std::optional<std::chrono::nanoseconds> timeout;
-  // Restricts the choice to canonical algorithms, with which the bits of the result depend only on
+  // Restricts the choice to canonical algorithms. With them, the bits of the result depend only on
   // the inputs and the number of ranks. TUTTI_DETERMINISTIC=1 sets this for every call.
   bool deterministic = false;
   // Calls, on any communicator, that must complete before this one starts; they may write its
   // input. If one of them fails, this call fails with Error(aborted). Ranks must pass corresponding
-  // lists, or at least lists that make no rank wait for itself. Error(invalid_argument) in
-  // prepare(), Error(unsupported) for device memory.
+  // lists, or at least lists that make no rank wait for itself. A list is an
+  // Error(invalid_argument) in prepare(), and an Error(unsupported) for device memory.
   std::span<const Work> after;
   // Tag of a message: 0 to kLargestTag; a receive also accepts kAnyTag.
   int tag = 0;
-  // Allows a receive to accept a message shorter than its buffer. Without it a shorter message is
-  // an Error(mismatch); a longer one always is.
+  // Allows a receive to accept a message shorter than its buffer. If not set, a shorter message is
+  // an Error(mismatch). A message longer than the buffer is an Error(mismatch) in any case.
   bool may_be_shorter = false;
-  // The queue that orders the call: 0, or one of open_queues().
+  // Index of the queue that orders the call: 0, or up to the `count` passed to open_queues().
   int queue = 0;
   // Format in which the f32 elements of a collective or message travel (base/wire_format.h); must
   // be equal on all ranks. Elements are rounded when they are sent, and partial sums when they are
@@ -206,7 +208,7 @@ struct CallOptions {
 
 // A planned call, whose buffers and options are fixed. One start must be complete before the next.
 // Copies share the plan. A Prepared does not keep the communicator alive: once the communicator is
-// destroyed, start() and run() throw Error(invalid_argument). Threads: as Communicator.
+// destroyed, start() and run() throw Error(invalid_argument). Any thread may call.
 class Prepared {
  public:
   Prepared() = default;
@@ -249,11 +251,11 @@ class Communicator {
   // Joins a job that the caller describes (transport/bootstrap/discovery/job.h); ranks may be
   // threads. An unneeded spare throws Error(aborted), unless Job::unneeded_spares_exit is set.
   static Communicator init(const Job& job);
-  // Joins a job in a thread of its own: get() returns the communicator, or throws. So one thread
-  // can drive several ranks, whose calls it makes in one group (group.h). Such a thread must
-  // destroy the highest ranks first, because a leaving rank waits up to two seconds for the ranks
-  // below it in the control tree. Destroying the future blocks until the join has ended. Throws
-  // Error(system) if no thread can be started.
+  // Joins a job in a separate thread. get() of the future returns the communicator, or throws. So
+  // one thread can drive several ranks, whose calls it makes in one group (group.h). Such a thread
+  // must destroy the highest ranks first, because a leaving rank waits up to two seconds for the
+  // ranks below it in the control tree. Destroying the future blocks until the join has ended.
+  // Throws Error(system) if no thread can be started.
   [[nodiscard]] static std::future<Communicator> init_async(const Job& job);
 
   int rank() const;
@@ -304,16 +306,16 @@ class Communicator {
   //
   // shrink() returns a communicator of the survivors, in their order (MPI's ULFM:
   // MPIX_Comm_shrink). Members that are alive but cannot reach each other for data are separated:
-  // the hosts with the most broken pairs are excluded with Error(connection_lost); of equal ones
-  // the smaller host, then the later one. The old communicator still has to be destroyed.
+  // the host that cannot reach the most other hosts is excluded with Error(connection_lost); on a
+  // tie the smaller host, then the later one. The old communicator still has to be destroyed.
   Communicator shrink();
   // Returns flags and a member list that the survivors agree on, the same on all of them, for
   // example to decide if all have reached the same point (MPIX_Comm_agree).
   Agreement agree(uint64_t flags = ~uint64_t{0});
   // Returns a communicator of all surviving ranks of the job, which must be in this communicator,
   // followed by up to `count` spares (`tutti run --spares`), whose init() returns it as well.
-  // Collective among the survivors. Errors as shrink(), and Error(invalid_argument) if another rank
-  // of the job is active, or `count` is negative.
+  // Collective among the survivors. Throws the errors of shrink(), and Error(invalid_argument) if
+  // another rank of the job is active, or `count` is negative.
   Communicator grow(int count);
   bool valid() const { return impl_ != nullptr; }
 
@@ -510,7 +512,7 @@ class Communicator {
   // Returns the message that the next receive with this source and tag would take, without
   // receiving it; nullopt if none has arrived. Never blocks.
   std::optional<MessageInfo> probe(int from = kAnySource, int tag = kAnyTag);
-  // Returns the same as probe(), but blocks until there is a message.
+  // Blocks until there is a message that probe() would return, and returns its description.
   MessageInfo await_message(int from = kAnySource, int tag = kAnyTag);
 
   // Run the collectives in place, on one buffer.

@@ -43,8 +43,8 @@ void progress_in_turn(std::vector<Work>& works) {
 
 using DeviceCalls = std::vector<internal::DeviceCallOfGroup>;
 
-// Enqueues the calls on their streams, in order. All calls are attempted; the first failure is
-// kept.
+// Enqueues the calls on their streams: first all except receives, then the receives, each in order.
+// A failure does not stop it; `failure` gets the first one.
 void put_in_order(const DeviceCalls& calls, std::exception_ptr& failure) {
   for (const bool receives : {false, true}) {
     for (const internal::DeviceCallOfGroup& call : calls) {
@@ -58,7 +58,7 @@ void put_in_order(const DeviceCalls& calls, std::exception_ptr& failure) {
   }
 }
 
-// Enqueues the calls of one rank, in a thread of their own.
+// Enqueues the calls of one rank. Runs on a thread that serves only this rank.
 void put_of_rank(const DeviceCalls& calls, std::exception_ptr& failure) {
   try {
     if (std::ranges::any_of(calls, &internal::DeviceCallOfGroup::in_stream_of_thread)) {
@@ -76,11 +76,11 @@ void put_of_rank(const DeviceCalls& calls, std::exception_ptr& failure) {
   }
 }
 
-// The calls of a group that one thread enqueues: the calls of one GPU, by at most one rank of each
-// job.
+// The calls of a group that one thread enqueues. All are on one GPU, and of each job at most one
+// rank made them.
 struct ThreadOfRank {
   int device = 0;
-  std::vector<std::pair<size_t, const void*>> ranks;  // the rank of each job
+  std::vector<std::pair<size_t, const void*>> ranks;  // (hash of the job's name, its rank)
   DeviceCalls calls;
 
   // Returns true if the call belongs to this thread; then it records the call's rank.
@@ -93,9 +93,9 @@ struct ThreadOfRank {
   }
 };
 
-// Assigns the calls to threads by rank. A communicator's first call waits for its other ranks, on
-// whichever GPUs. So each rank's calls are enqueued by a separate thread, which keeps their order
-// over all its communicators.
+// Assigns the calls to threads, one thread per rank. Enqueuing a communicator's first call waits
+// for its other ranks, so one thread for several ranks would deadlock. A rank's calls keep their
+// order over all its communicators.
 std::vector<ThreadOfRank> by_rank(DeviceCalls calls) {
   std::vector<ThreadOfRank> threads;
   for (internal::DeviceCallOfGroup& call : calls) {
@@ -144,7 +144,8 @@ void wait_for(std::vector<Work>& works, std::exception_ptr& failure) {
   }
 }
 
-// Returns the Works of the outermost group.
+// Ends the innermost group. If it is the outermost one, enqueues its calls on device memory, sets
+// `failure` to the first error among them, and returns the Works of the other calls.
 std::vector<Work> close_group(std::exception_ptr& failure) {
   if (group().depth == 0) {
     throw Error(ErrorCode::invalid_argument, "group_end() without a group_begin()",

@@ -11,9 +11,9 @@
 // group.
 //
 // The outermost group_end() enqueues calls on device memory on their streams and throws their
-// errors. Sends are enqueued first, so that no receive blocks their stream; other calls keep their
-// order. One thread may make the calls of several GPUs, one per rank, but then not on
-// cudaStreamPerThread.
+// errors. Receives are enqueued last, so that no receive blocks the stream of a send; all other
+// calls keep their order. One thread may make the calls of several ranks, each on its own GPU, but
+// then cannot use cudaStreamPerThread.
 //
 // Threads: a group belongs to the thread that began it. Groups nest; the outermost end takes
 // effect.
@@ -64,7 +64,7 @@ class Group {
 namespace internal {
 // Returns true if this thread is within a group.
 bool in_group();
-// Adds a Work to the thread's group, which keeps it.
+// Adds the call to the thread's group, which keeps a copy of `work`. No effect outside a group.
 void join_group(const Work& work);
 // A call on device memory that the end of the group enqueues on its stream.
 struct DeviceCallOfGroup {
@@ -76,8 +76,8 @@ struct DeviceCallOfGroup {
   std::function<void()> put;
 };
 void join_group(DeviceCallOfGroup call);
-// Returns true for calls of more than one rank, which must be progressed in turn. A call that
-// completed at once counts for no rank.
+// Returns true if the calls are of more than one rank, so that they must be progressed in turn. A
+// call that completed at once counts for no rank.
 bool of_several_ranks(const std::vector<Work>& works);
 }  // namespace internal
 

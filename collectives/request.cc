@@ -104,7 +104,7 @@ class Checker {
     request_.count = request_.sends ? request_.input.count : request_.output.count;
   }
 
-  // Returns the number of elements of one block, from the buffer that is a single block.
+  // Returns Request::count, computed from the buffer that is a single block or from the blocks.
   uint64_t block_count() const {
     const Collective c = request_.collective;
     if (request_.blocks_are_private()) return 0;  // it is not equal on all ranks

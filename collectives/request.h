@@ -52,22 +52,24 @@ struct Request {
   int root = 0;        // rank of the root; send_recv: the other rank, or for a receive kAnySource
   bool sends = false;  // send_recv: true for a send
   bool own = false;    // send_recv: internal message, separate from callers' messages
-  bool combines = false;  // receive: combines the message with its buffer by op
+  bool combines = false;  // receive: true to combine the message with the buffer by `op`
   // Internal: true if the values travel in another format, and elements are blocks of values. Two
   // ranks may then pass different numbers of values with the same number of elements. `tail`
   // reveals this: it is the number of values in the last element of a buffer or block (0: all), or
   // a hash of uneven blocks' lengths.
   bool encoded = false;
   uint32_t tail = 0;
-  uint64_t count = 0;   // elements of one block (of the buffer, if there are no blocks)
-  bool uneven = false;  // a v-variant, whose blocks may differ in length:
+  // Number of elements of one block, or of the buffer if there are no blocks. For a v-variant: of
+  // all blocks together, or 0 if blocks_are_private().
+  uint64_t count = 0;
+  bool uneven = false;  // true for a v-variant, whose blocks may differ in length
   Blocks input_blocks;
   Blocks output_blocks;
 
   // Combines n elements of every rank's input; every rank gets the n results.
   static Request all_reduce(ConstBuffer input, Buffer output, Reduction op);
-  // Gathers n elements of every rank on all ranks. `output` has size * n elements, rank r's at r *
-  // n.
+  // Gathers n elements of every rank on all ranks. `output` has size * n elements; the elements of
+  // rank r start at r * n.
   static Request all_gather(ConstBuffer input, Buffer output);
   // Gathers blocks of unequal length on all ranks. `blocks`: blocks of the output, the same on
   // every rank.
@@ -108,25 +110,27 @@ struct Request {
   static Request barrier();
   // Send and receive a message. A receive takes the oldest message from its source (or any source)
   // whose tag it accepts (CallOptions::tag); a message goes to the oldest receive that accepts it.
-  // Messages of one source keep their order. dtypes must be equal, and counts unless
+  // Messages of one source keep their order. dtypes must be equal; counts must be equal too unless
   // CallOptions::may_be_shorter is set.
   //
-  // If a receive asks for a later message, the earlier ones are buffered, up to
+  // If a receive asks for a later message, earlier messages are buffered, up to
   // TUTTI_UNEXPECTED_BYTES bytes in total. Beyond that limit, senders block until buffered messages
-  // have been received. But a receive that a thread waits for or polls, or that a call follows,
-  // ignores the limit, so that nothing deadlocks (Error(system) if memory is exhausted).
+  // have been received. To avoid deadlocks, a receive ignores the limit if a thread waits for it or
+  // polls it, or if another call depends on it (CallOptions::after). Error(system) if memory is
+  // exhausted.
   //
   // A send to the own rank never blocks: the message is buffered until it is received. If a long
   // message is in memory of Communicator::allocate() or register_memory(), a receiver on the same
-  // host reads it in place, without help of the sender. For other memory, the sender has to test or
-  // wait, or to run with TUTTI_PROGRESS_THREAD.
+  // host reads it in place, and the sender need not make progress. For other memory, the sender has
+  // to test or wait, or to run with TUTTI_PROGRESS_THREAD.
   static Request send(ConstBuffer buffer, int to);
   static Request recv(Buffer buffer, int from);
   // Computes buffer[i] = buffer[i] op received[i] once the whole message has arrived, for all
   // operators except avg and premul_sum. The buffer is not accessed earlier. Host memory only.
   static Request recv_reduce(Buffer buffer, int from, Reduction op);
 
-  // Returns true if each rank knows only its own blocks (gatherv, scatterv, all_to_allv).
+  // Returns true if each rank passes only its own blocks, or only the root passes them (gatherv,
+  // scatterv, all_to_allv).
   bool blocks_are_private() const {
     return uneven && collective != Collective::all_gather &&
            collective != Collective::reduce_scatter;

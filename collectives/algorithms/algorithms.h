@@ -88,13 +88,13 @@ RangeList around(Space space, int32_t first, int32_t count, int32_t chunks);
 int32_t largest_fan_out(int32_t ranks,
                         const std::function<std::vector<Step>(int32_t ranks, int32_t rank)>& steps);
 
-// Returns fan_out(radix, ranks). The last result is cached per thread, because fan_out() looks at
-// every rank, and each rank's program contains the result.
+// Returns fan_out(radix, ranks). Each thread caches its last result, because fan_out() generates
+// the messages of every rank, and each rank's program contains the result.
 int32_t remembered(int32_t (*fan_out)(int32_t radix, int32_t ranks), int32_t radix, int32_t ranks);
 
-// Appends local steps that reduce one chunk of each rank into `result` by the canonical tree.
-// `of(r)` is the location of rank r's contribution; at most one contribution is outside scratch.
-// Partial sums overwrite contributions in scratch.
+// Appends local steps that reduce one chunk of each rank into `result` by the canonical tree. of(r)
+// is the location of rank r's contribution; at most one contribution is outside scratch. Partial
+// sums overwrite contributions in scratch.
 void reduce_canonically(int32_t ranks, const std::function<ChunkRange(int32_t rank)>& of,
                         ChunkRange result, std::vector<Step>& steps);
 

@@ -7,8 +7,9 @@
 //
 // If a host has NUMA nodes, and these have caches, a rank then exchanges its blocks with its
 // counterparts in the other nodes, then in the other caches, then with its cache's ranks. As with a
-// ring, each block enters each host, node and cache once, whatever their sizes (carriers.h). But it
-// takes one round per level instead of p - 1, and all ranks of a host send in parallel.
+// ring, each block enters each host, node and cache once, whatever their sizes (carriers.h). But
+// the algorithm takes one round per level instead of p - 1, and all ranks of a host send in
+// parallel.
 //
 // J. L. Träff: Efficient Allgather for Regular SMP-Clusters. EuroPVM/MPI 2006.
 

@@ -12,7 +12,7 @@
 // third step, inside hosts. So it is meant for small blocks, for which the messages between hosts
 // take most of the time.
 //
-// The three steps of A. Bienz, W. D. Gropp, L. N. Olson: Node Aware Sparse Matrix-Vector
+// The three steps are those of A. Bienz, W. D. Gropp, L. N. Olson: Node Aware Sparse Matrix-Vector
 // Multiplication. JPDC 130, 2019.
 
 #include <algorithm>
@@ -44,18 +44,18 @@ std::vector<Host> hosts_of(const Layout& layout) {
 
 // Maxima over all ranks.
 struct Most {
-  int32_t fan_out = 0;        // number of ranks that a rank sends to
-  int32_t blocks_within = 0;  // per message within a host
-  int32_t blocks_across = 0;
-  int32_t bundles = 0;  // gathered blocks held by a leader
+  int32_t fan_out = 0;        // ranks that a rank sends to
+  int32_t blocks_within = 0;  // blocks in a message within a host
+  int32_t blocks_across = 0;  // blocks in a message between hosts
+  int32_t bundles = 0;        // blocks that a leader gathers for other hosts
 };
 
 Most most_of(const std::vector<Host>& hosts) {
   Most most;
   for (const Host& own : hosts) {
     const auto size = static_cast<size_t>(own.size);
-    std::vector<int32_t> led(size);     // by leader: number of hosts
-    std::vector<int32_t> blocks(size);  // by leader: number of ranks of these hosts
+    std::vector<int32_t> led(size);     // by leader: number of hosts that it leads for
+    std::vector<int32_t> blocks(size);  // by leader: number of ranks on those hosts
     for (const Host& other : hosts) {
       if (other.number == own.number) continue;
       const auto position = static_cast<size_t>(own.leader(other) - own.first);
@@ -111,12 +111,14 @@ class Writer {
       visit(own_.first + (rank_ - own_.first + k) % own_.size);
     }
   }
-  // Returns the blocks from a rank of this host for another host, as its leader holds them.
+  // Returns the location, on the leader for another host, of the blocks from a rank of this host
+  // for that host.
   ChunkRange outgoing(int32_t from, const Host& to, int32_t slot) const {
     if (from == rank_) return input(to.first, to.size);
     return scratch(slot + (from - own_.first) * to.size, to.size);
   }
-  // Returns the block from rank i of another host for a rank of this host, as its leader holds it.
+  // Returns the location, on the leader for another host, of the block from that host's rank at
+  // position i for a rank of this host.
   ChunkRange incoming(const Host& from, int32_t i, int32_t to, int32_t slot) const {
     if (to == rank_) return output(from.first + i);
     return scratch(incoming_ + slot + i * own_.size + to - own_.first);

@@ -2,7 +2,7 @@
 //
 //   p = 5, rank 0:    round 0: from 1 = 0 + 2^0:   block 1       has 0 1
 //                     round 1: from 2 = 0 + 2^1:   blocks 2 3    has 0 1 2 3
-//                     round 2: from 4 = 0 + 2^2:   block 4       has 0 1 2 3 4 (one was missing)
+//                     round 2: from 4 = 0 + 2^2:   block 4       has 0 1 2 3 4 (only 4 was missing)
 //
 // It takes ceil(log2 p) rounds for every p, and each rank receives p - 1 blocks: both are minimal.
 // Blocks are received at their final places in the output, so no rotation is needed at the end.
@@ -21,8 +21,8 @@ namespace {
 
 Program emit_bruck(const Shape& shape) {
   const int32_t p = shape.ranks;
-  // Largest power of two that is at most p: the number of blocks that a rank has after all rounds
-  // that double it.
+  // Largest power of two that is at most p. A rank has this number of blocks after all rounds that
+  // double the number.
   const auto whole = static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(p)));
   Program program{.input_chunks = 1,
                   .output_chunks = p,

@@ -1,17 +1,18 @@
 // Carriers: the ranks that forward blocks between groups in the hierarchical all-gather,
 // reduce-scatter and all-to-all.
 //
-// At each stage (nested_groups.h), the parts of a group exchange blocks with each other. Rank j of
-// a part with g ranks is the carrier, within its part, of the blocks that positions j, j+g, j+2g
-// ... of each other part hold after the stages before:
+// At each stage (nested_groups.h), the parts of a group exchange blocks with each other. In a part
+// with g ranks, the rank at position j is the carrier of the blocks that the ranks at positions j,
+// j+g, j+2g ... of each other part hold after the earlier stages:
 //
-//     host A    0   1   2   3   4     rank 5 carries the blocks of ranks 0, 2 and 4 in host B,
-//               │ ╲ │ ╱ │ ╲ │ ╱       rank 6 those of ranks 1 and 3.
-//     host B    5   6                 Rank 0 carries rank 5's block in host A, rank 1 rank 6's.
+//     host A    0   1   2   3   4     In host B, rank 5 carries the blocks of ranks 0, 2 and 4, and
+//               │ ╲ │ ╱ │ ╲ │ ╱       rank 6 carries the blocks of ranks 1 and 3. In host A, rank 0
+//     host B    5   6                 carries the block of rank 5, and rank 1 that of rank 6.
 //
 // So each block has one carrier in each part and crosses between two parts once, however many ranks
-// the parts have. Parts of equal size exchange between counterparts. Two ranks exchange at most one
-// message in each direction, at the first stage at which they are in different parts.
+// the parts have. If two parts have equal sizes, ranks at the same position exchange blocks. Two
+// ranks exchange at most one message in each direction, at the first stage at which they are in
+// different parts.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +45,7 @@ class Carriers {
   const NestedGroups groups_;
 };
 
-// Maxima over all ranks, which bound the scratch memory.
+// Maxima over all ranks. They determine the limits that a program declares.
 struct CarriersLimits {
   int32_t carriers = 0;    // carriers of one rank, summed over stages
   int32_t charges = 0;     // ranks that one rank carries for, summed over stages

@@ -5,9 +5,9 @@
 //   scan, p = 4:                   0 ──→ 1 ──→ 2 ──→ 3
 //
 // Slices of a call are independent, so a chain is a pipeline: only the first slice waits for p - 1
-// rounds, then every rank forwards data at full speed. Each rank sends the buffer once, the
-// minimum, and only the last rank of a host sends to another host. So a chain is meant for large
-// buffers and moderate p.
+// rounds, then every rank forwards data at full speed. Each rank sends the buffer once, which is
+// the minimum, and only the last rank of a host sends to another host. So a chain is meant for
+// large buffers and moderate p.
 //
 // If a transport has few lanes, slices may be long. chain_8 and chain_32 therefore divide the
 // buffer into 8 or 32 chunks, which are pipelined as slices are: each rank sends more messages, but
@@ -78,8 +78,8 @@ Program emit_scan(const Shape& shape) {
   return program;
 }
 
-// Emits an exscan. In place, the result would overwrite the input, which the next rank's result
-// needs, so the result stays in scratch until the input has been used.
+// Emits an exscan. In place, the result overwrites the input, but the input is needed for the next
+// rank's result. So the result stays in scratch until the input has been used.
 Program emit_exscan(const Shape& shape) {
   Program program{.scratch_chunks = shape.ranks > 2 ? 2 : 0};
   const bool is_first = shape.rank == 0;

@@ -1,7 +1,7 @@
 // Circulant-graph reduce-scatter and all-reduce: skips that halve, for any p.
 //
-//   p = 6, skips 3, 2, 1:            blocks summed partially on rank r, by distance (block b
-//                                    has distance b - r and ends at rank b); [] are sent
+//   p = 6, skips 3, 2, 1:            distances of the blocks of which rank r has partial sums
+//                                    (block b has distance b - r and ends at rank b); [] are sent
 //     round 1: r sends to r + 3      0 1 2 [3 4 5]      left: 0 1 2
 //     round 2: r sends to r + 2      0 1 [2]            left: 0 1
 //     round 3: r sends to r + 1      0 [1]              left: 0, complete
@@ -23,7 +23,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-// A round, which moves the blocks at distances `skip` .. `reach` - 1.
+// A round. It moves the blocks at distances `skip` .. `reach` - 1.
 struct Round {
   int32_t skip;
   int32_t reach;
@@ -37,8 +37,8 @@ std::vector<Round> rounds_of(int32_t ranks) {
   return rounds;
 }
 
-// Appends the reduce-scatter. `space` holds partial sums of the blocks up to some distance. When it
-// is done, `result` holds the sum of this rank's block.
+// Appends the reduce-scatter. During it, `space` holds partial sums of the blocks up to some
+// distance. Afterwards, `result` holds the sum of this rank's block.
 void circulant_reduce_scatter(const Shape& shape, Space space, ChunkRange result,
                               std::vector<Step>& steps) {
   const int32_t p = shape.ranks;

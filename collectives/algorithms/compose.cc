@@ -17,8 +17,8 @@ std::vector<const Step*> sends_to(const Program& program, int32_t peer) {
   return sends;
 }
 
-// Returns the wire format of a send. The algorithm's input is a partial sum here, so it travels
-// unrounded, and so does scratch. Only the output holds complete results.
+// Returns the wire format of a send. The algorithm's input is a partial sum here, so input and
+// scratch travel unrounded. Only the output holds complete results.
 Wire wire_of(const Step& send) {
   const bool complete = std::ranges::all_of(
       send.src, [](const ChunkRange& range) { return range.space == Space::output; });

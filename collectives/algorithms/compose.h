@@ -25,7 +25,7 @@ struct Embedding {
   Place output;
   Place scratch;
   int32_t scale = 1;  // outer chunks per inner chunk
-  // Numbers of size classes of the two programs. In scratch, inner chunk `inner_classes` is
+  // Number of size classes of each program. In scratch, inner chunk `inner_classes` is located
   // `outer_classes` outer chunks after inner chunk 0.
   int32_t inner_classes = 1;
   int32_t outer_classes = 1;

@@ -1,16 +1,16 @@
-// Dissemination barrier: in every round each rank reports to others that it has heard from all
-// ranks in between.
+// Dissemination barrier: ranks exchange tokens over distances that grow with every round. A token
+// shows that its sender has entered, and so have all ranks from which the sender received tokens,
+// directly or through others.
 //
-//   k = 2, p = 5, ranks that rank 0 has heard from:   0    4 0    2 3 4 0    0 1 2 3 4
+//   k = 2, p = 5, ranks that rank 0 knows of:         0    4 0    2 3 4 0    0 1 2 3 4
 //     round 0: r → r + 1                                ──→     ──→        ──→
 //     round 1: r → r + 2                              round 0  round 1   round 2
 //     round 2: r → r + 4
 //
 //   k = 4: r → r + 1, r + 2, r + 3, then r + 4, r + 8, r + 12, and so on: half as many rounds
 //
-// It takes ceil(log_k p) rounds of tokens, which carry no data: a token says that all earlier
-// receives of its sender are done. A large k is better if one message reaches many ranks: up to k
-// ranks synchronise in a single round.
+// It takes ceil(log_k p) rounds of tokens, which carry no data. A large k is better if one message
+// reaches many ranks: up to k ranks synchronise in a single round.
 //
 // D. Hensgen, R. Finkel, U. Manber: Two Algorithms for Barrier Synchronization. IJPP 17(1), 1988.
 // T. Hoefler, T. Mehlan, F. Mietke, W. Rehm: Fast Barrier Synchronization for InfiniBand. IPDPS

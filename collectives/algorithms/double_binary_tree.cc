@@ -26,7 +26,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-// Ranks 0 .. p - 1 are labels 1 .. p of both trees.
+// A rank's neighbours in one tree. Rank r has label r + 1 in both trees.
 struct Place {
   int32_t parent;  // -1: none
   std::vector<int32_t> children;

@@ -3,9 +3,9 @@
 //
 //   p = 4, the part of the buffer that rank 0 works on:
 //
-//     exchange with 1, keep half      ████░░░░      the nearest partner comes first, with the most
-//     exchange with 2, keep half      ██░░          data: aligned pairs, fours, eights merge, which
-//     sum complete                    ██            is the canonical tree
+//     exchange with 1, keep half      ████░░░░      The nearest partner comes first, with the most
+//     exchange with 2, keep half      ██░░          data. So aligned pairs, fours and eights merge,
+//     sum complete                    ██            as in the canonical tree.
 //     exchange with 2                 ████
 //     exchange with 1                 ████████
 //
@@ -16,16 +16,16 @@
 //     partner 4 = 100b, bit 1 is 1: keeps the upper half    chunks 2-3
 //     partner 2 = 010b, bit 2 is 1: keeps the upper half    chunk 3 = 011b (mirrored)
 //
-//   p = 7 = 4 + 2 + 1: such a reduce-scatter within each of the teams 0-3, 4-5 and 6. Then 6 sends
-//   its parts to 4 and 5, which add them to theirs and send the sums to 0 ... 3: again the
-//   canonical tree. 0 ... 3 send each complete part to one rank of every team; each team does an
-//   all-gather.
+//   p = 7 = 4 + 2 + 1: each of the teams 0-3, 4-5 and 6 does such a reduce-scatter. Then rank 6
+//   sends its parts to ranks 4 and 5. These add the parts to their own and send the sums to ranks 0
+//   to 3, which add them: again the canonical tree. Ranks 0 to 3 send each complete part to one
+//   rank of every other team, and each team does an all-gather.
 //
 // It takes 2 log2 p rounds (rounded down). Each rank sends 2(p-1)/p of the buffer if p is a power
-// of two, and hardly more than 2 buffers otherwise. Partial sums travel unrounded.
+// of two, and little more than twice the buffer otherwise. Partial sums travel unrounded.
 //
-// R. Rabenseifner: Optimization of Collective Reduction Operations. ICCS 2004. Teams replace its
-// folding, which would change the order of summation.
+// R. Rabenseifner: Optimization of Collective Reduction Operations. ICCS 2004. Here teams replace
+// the paper's folding, which would change the order of summation.
 
 #include <algorithm>
 #include <utility>
@@ -115,8 +115,8 @@ class Emitter {
     }
   }
 
-  // Receives the sums of the next team, whose parts are larger: one of them contains this rank's
-  // part.
+  // Receives the next team's sum of this rank's part, and adds it. The next team is smaller, so its
+  // ranks have larger parts, and a single one of them holds all of this rank's part.
   void take_from_next_team() {
     if (in_last()) return;
     const Team& next = teams_[team_ + 1];
@@ -166,9 +166,9 @@ class Emitter {
     }
   }
 
-  // Returns the largest number of ranks that a rank sends to. In the first team these are its
-  // partners and one rank of every other team; in other teams, its partners and the ranks of the
-  // preceding team that share the part.
+  // Returns the largest number of ranks that a rank sends to. A rank of the first team sends to its
+  // partners and to one rank of every other team. A rank of another team sends to its partners and
+  // to the ranks of the preceding team that share its part.
   int32_t fan_out() const {
     int32_t most = doublings(teams_[0].size) + static_cast<int32_t>(teams_.size()) - 1;
     for (size_t team = 1; team < teams_.size(); ++team) {
@@ -180,7 +180,7 @@ class Emitter {
 
   int32_t rank_;
   std::vector<Team> teams_;
-  int32_t chunks_;  // as many as the first team has ranks
+  int32_t chunks_;  // number of chunks: the size of the first team
   size_t team_ = 0;
   Part mine_{};
   Space sum_ = Space::input;  // location of this rank's sums

@@ -2,14 +2,14 @@
 // inside.
 //
 //   3 hosts of 2 ranks:      0 ⇄ 1        2 ⇄ 3        4 ⇄ 5      1. reduce-scatter: rank i of each
-//                            ■ □          ■ □          ■ □           host has part i of its sum
+//                            ■ □          ■ □          ■ □           host gets part i of its sum
 //                            0 ──────── 2 ──────── 4              2. all-reduce among ranks with
 //                              1 ──────── 3 ──────── 5               the same part
 //                            0 ⇄ 1        2 ⇄ 3        4 ⇄ 5      3. all-gather
 //
-// If hosts have unequal numbers of ranks, as many ranks of each host participate as the smallest
-// host has. The other ranks send their input to a participating rank first and receive the result
-// from it at the end.
+// If hosts have unequal numbers of ranks, only as many ranks of each host participate as the
+// smallest host has. Each other rank first sends its input to a participating rank, and at the end
+// receives the result from that rank.
 //
 //   hosts of 2 and 3:        0 ⇄ 1        2 ⇄ 3
 //                                         4 ⇡⇣
@@ -17,8 +17,8 @@
 // On a single host, the groups are NUMA nodes or last-level caches instead of hosts. If the phase
 // across groups is itself hierarchical, this composition's groups are one level further inside.
 // Across hosts each rank moves only its part: 1/g of the buffer for g ranks per host. The program
-// is the concatenation of the three algorithms' programs with renumbered ranks and chunks. A phase
-// starts on a chunk as soon as the phase before has finished it.
+// concatenates the three algorithms' programs, with renumbered ranks and chunks. A phase starts on
+// a chunk as soon as the previous phase has finished that chunk.
 //
 // N. T. Karonis et al.: Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective
 // Operation Performance. IPDPS 2000. In this form: M. Cho et al.: BlueConnect. SysML 2019.
@@ -131,7 +131,8 @@ class Composer {
     reduce_ =
         canonical_ ? on_partial_sums(phases.all_reduce, across) : phases.all_reduce.emit(across);
     gather_ = phases.all_gather.emit(inside);
-    // The number of chunks in a rank's part is a common multiple of the phases' numbers.
+    // The number of chunks in a rank's part is a multiple of each phase's number of chunks per
+    // part.
     part_ = std::lcm(std::lcm(scatter_.output_chunks, reduce_.input_chunks), gather_.input_chunks);
     mine_ = position * part_;
     program_.input_chunks = program_.output_chunks = spot_.columns * part_;
@@ -224,7 +225,7 @@ class Composer {
   const int32_t level_;
   const bool canonical_;
   const Spot spot_;
-  const int32_t most_helped_;  // largest helped() of any rank
+  const int32_t most_helped_;  // largest number of ranks in helped(), over all ranks
   Program scatter_;
   Program reduce_;
   Program gather_;
@@ -315,9 +316,9 @@ namespace algorithms {
 
 namespace {
 
-// Returns the composition that nests `levels` levels. Inside a group, ranks exchange directly: they
-// wait for their peers once per phase. In a ring a rank waits for each peer in turn, which takes
-// long on hosts with more ranks than cores.
+// Returns the composition that nests `levels` levels. Inside a group, ranks exchange directly, so
+// that they wait for their peers once per phase. In a ring a rank would wait for each peer in turn,
+// which takes long on hosts with more ranks than cores.
 Algorithm nested(int32_t levels) {
   return compose_hierarchical(reduce_scatter_pairwise(),
                               levels > 1 ? nested(levels - 1) : all_reduce_halving_doubling(),

@@ -10,17 +10,20 @@ namespace tutti {
 
 // Returns the composition, for instance "hierarchical(ring,recursive_doubling,ring)". `all_reduce`
 // may itself be hierarchical: it then spans the groups of the layout's outer levels, and the other
-// two phases run on the next inner level. The result is canonical if both reducing phases are
-// canonical. Then the groups must have equal sizes that are powers of two, so that the tree over a
-// group is a subtree of the tree over all ranks. Otherwise partial sums are rounded after the first
-// phase, and all ranks get the same bits if `all_reduce` guarantees that. Throws
-// Error(invalid_argument) if an algorithm is for another collective than its phase.
+// two phases run on the next inner level.
+//
+// If both reducing phases are canonical, the composition is canonical. It then supports only groups
+// whose sizes are equal powers of two, so that the tree over a group is a subtree of the tree over
+// all ranks. Otherwise partial sums are rounded after the first phase, and all ranks get the same
+// bits if `all_reduce` guarantees that.
+//
+// Throws Error(invalid_argument) if an algorithm is for another collective than its phase.
 Algorithm compose_hierarchical(const Algorithm& reduce_scatter, const Algorithm& all_reduce,
                                const Algorithm& all_gather);
 
 // Returns the composition with this name and adds it to the catalogue if it is new. Returns null if
-// the name does not have that form. Throws Error(invalid_argument), listing the known names, if a
-// part is not in the catalogue. Thread-safe.
+// the name does not have the form "hierarchical(A,B,C)". Throws Error(invalid_argument), which
+// lists the known names, if A, B or C is not in the catalogue. Thread-safe.
 const Algorithm* parse_hierarchical(std::string_view name);
 
 }  // namespace tutti

@@ -11,12 +11,12 @@
 //      3
 //
 // With root 0 and k = 2, a rank's parent is found by clearing its lowest set bit: 7 = 111b → 110b =
-// 6 → 100b = 4 → 0. With k = 4, its lowest non-zero digit in base 4 is cleared. Another root takes
-// the place of the first rank of each group that contains it.
+// 6 → 100b = 4 → 0. With k = 4, its lowest non-zero digit in base 4 is cleared. Any other root
+// takes the place of the first rank in each group that contains the root.
 //
-// The tree passes aligned groups of neighbours from rank to rank (trees.h). Reduce merges them with
-// the lower ranks' result on the left, unrounded: the canonical order for every root. In gather and
-// scatter, a message contains the blocks of a whole group.
+// The groups that merge are aligned neighbours (trees.h). Reduce combines their results unrounded,
+// lower ranks on the left, which is the canonical order for every root. In gather and scatter, a
+// message contains the blocks of all ranks of a group.
 //
 // A larger k has fewer rounds. A rank then serves more children at once, which costs little if one
 // message reaches several ranks.
@@ -84,8 +84,8 @@ Program emit_knomial_reduce(const Shape& shape, int32_t radix) {
   return program;
 }
 
-// Returns the blocks that a rank forwards: its own, the first of its group, and the others in
-// scratch.
+// Returns the blocks of a rank's group: first the rank's own block, then the other blocks, which
+// are in scratch.
 RangeList held(const Group& group, ChunkRange own_block) {
   RangeList ranges = {own_block};
   if (size_of(group) > 1) ranges.push_back(scratch(group.first + 1, size_of(group) - 1));

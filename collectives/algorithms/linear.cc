@@ -1,5 +1,5 @@
-// Linear algorithms without a third rank in between: broadcast, reduce, gather and scatter between
-// the root and each other rank, all-to-all between each pair.
+// Linear algorithms, in which data takes no detour: in broadcast, reduce, gather and scatter it
+// passes directly between the root and each other rank, in all-to-all between each pair of ranks.
 //
 //          0               It takes one round. A broadcast is one send step with all other ranks as
 //       ╱ ╱ │ ╲ ╲          peers, which is optimal if they read one copy (shared memory). Otherwise
@@ -83,8 +83,8 @@ Program emit_linear_scatter(const Shape& shape) {
   return program;
 }
 
-// Emits an all-to-all. In place, the block received from a rank overwrites the block for it, so all
-// sends come first.
+// Emits an all-to-all. In place, the block received from a rank overwrites the block to send to
+// that rank, so all sends come first.
 Program emit_all_to_all(const Shape& shape) {
   Program program{
       .input_chunks = shape.ranks, .output_chunks = shape.ranks, .fan_out = most_peers(shape)};

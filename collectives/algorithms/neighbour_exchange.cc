@@ -1,9 +1,9 @@
 // Neighbour exchange all-gather: pairs of blocks travel both ways round a ring, in half of the
 // ring's rounds.
 //
-//   p = 6:     0 ⇄ 1   2 ⇄ 3   4 ⇄ 5       round 1: own blocks, so that each pair has two
-//              5 ⇄ 0   1 ⇄ 2   3 ⇄ 4       round 2: the rank's own pair of blocks
-//              0 ⇄ 1   2 ⇄ 3   4 ⇄ 5       round 3: the pair received in the round before
+//   p = 6:     0 ⇄ 1   2 ⇄ 3   4 ⇄ 5       round 1: own block; then each rank has a pair of blocks
+//              5 ⇄ 0   1 ⇄ 2   3 ⇄ 4       round 2: this pair
+//              0 ⇄ 1   2 ⇄ 3   4 ⇄ 5       round 3: the pair received in the previous round
 //
 // It takes p/2 rounds for even p, and each rank receives p - 1 blocks. Each rank communicates only
 // with its two neighbours.

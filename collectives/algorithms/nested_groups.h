@@ -29,14 +29,14 @@ class NestedGroups {
   // Returns the group of this rank that the stage divides into parts. After the last stage the
   // group is the rank alone.
   Group group(int32_t stage, int32_t rank) const;
-  // Parts are numbered from 0 within the group. parts() returns their number, part_of() this rank's
-  // part, first_of_part() the first rank of a part.
+  // Within a group, parts have indices from 0. parts() returns the number of parts of this rank's
+  // group, part_of() the index of this rank's part, and first_of_part() the first rank of a part.
   int32_t parts(int32_t stage, int32_t rank) const;
   int32_t part_of(int32_t stage, int32_t rank) const;
   int32_t first_of_part(int32_t stage, int32_t rank, int32_t part) const;
 
-  // Number the parts of all groups of a stage from 0: number() returns the number of this rank's
-  // part, part() the part with a number.
+  // Count the parts of all groups of a stage from 0: number() returns the index of this rank's part
+  // in this order, part() the part with that index.
   int32_t number(int32_t stage, int32_t rank) const;
   Group part(int32_t stage, int32_t number) const;
 

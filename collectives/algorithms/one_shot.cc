@@ -1,12 +1,12 @@
 // One-shot all-reduce: every rank sends its input to all others and reduces all inputs.
 //
 //        0 ─────── 1          One round, p(p-1) messages of the whole buffer: the lowest latency
-//        │ ╲   ╱   │          for small buffers. If many can read one buffer (shared memory,
-//        │   ╳     │          NVLink multicast), each rank writes it once.
+//        │ ╲   ╱   │          for small buffers. If many ranks can read one buffer (shared memory,
+//        │   ╳     │          NVLink multicast), each rank writes its input once.
 //        │ ╱   ╲   │
-//        2 ─────── 3          It sends naive's messages, but every second one is reduced from
-//                             its receive slot, and log2 p partial sums are stored instead of p - 1
-//                             inputs.
+//        2 ─────── 3          It sends the messages of the naive algorithm (naive.cc), but every
+//                             second message is reduced from its receive slot, and log2 p partial
+//                             sums are stored instead of p - 1 inputs.
 //
 // All-pairs one-phase all-reduce: A. Shah et al.: MSCCL++, 2025; NVIDIA TensorRT-LLM's "one-shot".
 

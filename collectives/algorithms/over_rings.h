@@ -1,4 +1,5 @@
-// All-reduce over several rings at once, each with its share of the buffer, as in NCCL's channels.
+// All-reduce over several rings at once. Each ring reduces an equal part of the buffer, as the
+// channels of NCCL do.
 #pragma once
 
 #include <cstdint>

@@ -4,9 +4,9 @@
 //     rank r sends to         r + 1, r + 2, ... r - 1      the destination's block
 //     and receives from       r - 1, r - 2, ... r + 1      contributions to its own block
 //
-// Like all-pairs (all_pairs.cc), it sends the minimum volume, and a rank waits once instead of once
-// per rank. All ranks behave alike: a sum begins with the rank's own contribution, not with rank
-// 0's, and needs a single chunk of scratch.
+// Like all-pairs (all_pairs.cc), it sends the minimum volume, and no message depends on another
+// one. All ranks behave alike: a sum begins with the rank's own contribution, not with the
+// contribution of rank 0, and needs a single chunk of scratch.
 //
 // R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in
 // MPICH. IJHPCA 19(1), 2005, section 4.3.

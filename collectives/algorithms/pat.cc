@@ -5,22 +5,23 @@
 //                                   r ────→ r+2       r+4 ─→ r+6  round 2: 2 blocks to r + 2
 //                                   r → r+1   r+2 → r+3  ...      round 3: 4 blocks to r + 1
 //
-// A place's parent is found by clearing its lowest set bit: r + 7 (111b) gets the block of r by way
-// of r + 4 (100b) and r + 6 (110b).
+// A place in a tree is its distance from the root. Its parent is found by clearing its lowest set
+// bit: r + 7 (111b) gets the block of r by way of r + 4 (100b) and r + 6 (110b).
 //
 // In all-gather every rank is at one place of each tree. In a round it forwards blocks of several
-// trees, all to the same rank. The last round of Bruck's algorithm and of recursive doubling sends
-// half of the data half way round; here that data goes to the neighbour. Reduce-scatter is the same
-// in reverse: nearest first, and the sums of a rank's tree end at its root. Sums are rounded at
-// every hop.
+// trees, all to the same rank. In the last round of Bruck's algorithm and of recursive doubling,
+// half of the data travels over a distance of p / 2; here it goes to the neighbour. Reduce-scatter
+// runs the trees in reverse: neighbours exchange first, and the sum of each tree ends at its root.
+// Sums are rounded at every hop.
 //
 //   8 ranks, at most 2 blocks in a message:     round 3 is r, r+4 → r+1, r+5  then  r+2, r+6 → ...
 //
-// The paper bounds the number of blocks in a message. A round then takes several messages, each of
-// which depends on one message of the rounds before, so they overlap. The paper also bounds the
-// number of partial sums in flight, and for that walks subtrees one after another. Here each block
-// has its own scratch chunk (blocks may be uneven), p/2 of them are used, and no subtree waits for
-// another. It takes ceil(log2 p) rounds for every p, and each rank sends and receives p - 1 blocks.
+// The paper bounds the number of blocks in a message. A round then takes several messages. Each of
+// them depends on only one message of the earlier rounds, so they overlap. The paper also bounds
+// the number of partial sums in flight by walking subtrees one after another. Here each block has
+// its own scratch chunk (because blocks may be uneven), of which p/2 are used, and no subtree waits
+// for another. PAT takes ceil(log2 p) rounds for every p, and each rank sends and receives p - 1
+// blocks.
 //
 // S. Jeaugey: PAT: a new algorithm for all-gather and reduce-scatter operations at scale.
 // arXiv:2506.20252, 2025.
@@ -35,10 +36,10 @@ namespace tutti::algorithms {
 
 namespace {
 
-constexpr int32_t kMostBlocks = 8;  // maximum per message
+constexpr int32_t kMostBlocks = 8;  // maximum number of blocks in a message
 
-// One message of an all-gather: blocks to the rank `distance` further on. A place in a tree is its
-// distance from the root; the receiver's places are first, first + stride ... below p.
+// One message of an all-gather, to the rank `distance` further on. It has the blocks of the trees
+// in which the receiver is at place first, first + stride ... (below p).
 struct Message {
   int32_t distance;
   int32_t first;
@@ -106,7 +107,8 @@ Program emit_pat_reduce_scatter(const Shape& shape) {
   std::ranges::reverse(backwards);
   for (const Message& message : backwards) {
     const int32_t d = message.distance;
-    // The nearest child comes first: a place that has children has that one.
+    // A place that has children has a child at distance 1, whose sum it adds first. So a place
+    // sends a sum from scratch if it has that child, and its input otherwise.
     const auto sent = [&](int32_t place, int32_t block) {
       return place % 2 == 0 && place + 1 < p ? scratch(block) : input(block);
     };

@@ -8,22 +8,23 @@
 //                            with 4 = 100b: keeps blocks 2 6 (bits 10b), sends 0 4
 //                            with 2 = 010b: keeps block 6 (bits 110b), sends 2
 //
-//   p = 7 = 4 + 2 + 1: such a reduce-scatter of all blocks within each of the teams 0-3, 4-5 and 6.
-//   Then the holder of a team's sum of block b sends it to rank b: (0 1 2 3) + ((4 5) + 6). In
-//   all-gather, rank b first sends its block to one rank of every other team.
+//   p = 7 = 4 + 2 + 1: each of the teams 0-3, 4-5 and 6 does such a reduce-scatter of all blocks.
+//   Then the rank that holds a team's sum of block b sends that sum to rank b, which computes
+//   (0 1 2 3) + ((4 5) + 6). In all-gather, rank b first sends its block to one rank of every other
+//   team.
 //
 // In reduce-scatter the nearest partner comes first, with the most data, so aligned pairs, fours
 // and eights are summed with the lower ranks on the left: the canonical tree. A rank keeps the
-// blocks whose numbers agree with its own in the bits exchanged so far. Partial sums travel
+// blocks whose indices agree with its rank in the bits exchanged so far. Partial sums travel
 // unrounded.
 //
-// It takes ceil(log2 p) rounds for every p. In a reduce-scatter every rank sends, and in an
-// all-gather receives, p - 1 blocks: both are minimal. If p is far from a power of two, a small
-// team has messages for many ranks.
+// It takes ceil(log2 p) rounds for every p. Every rank sends p - 1 blocks in a reduce-scatter, and
+// receives p - 1 blocks in an all-gather. Rounds and volume are minimal. If p is far from a power
+// of two, each rank of a small team sends to many ranks.
 //
 // R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in
-// MPICH. IJHPCA 19(1), 2005. Here distances double instead of halving, and teams replace folding,
-// to preserve the order of summation.
+// MPICH. IJHPCA 19(1), 2005. Here distances double instead of halving, and teams replace the
+// paper's folding, to preserve the order of summation.
 
 #include <algorithm>
 #include <utility>
@@ -36,7 +37,7 @@ namespace tutti::algorithms {
 
 namespace {
 
-// Returns the blocks whose number agrees with `rank` in the bits below `distance`.
+// Returns the blocks whose index agrees with `rank` in the bits below `distance`.
 RangeList agreeing(Space space, int32_t rank, int32_t distance, int32_t ranks) {
   RangeList blocks;
   for (int32_t b = rank % distance; b < ranks; b += distance) blocks.push_back({space, b, 1});
@@ -47,8 +48,8 @@ RangeList agreeing(Space space, int32_t rank, int32_t distance, int32_t ranks) {
 // receives the block first (all-gather).
 int32_t holder(const Team& team, int32_t block) { return team.first + block % team.size; }
 
-// Returns the number of chunks of the last message of an all-gather, and of the first one of a
-// reduce-scatter.
+// Returns the number of chunks in the largest message: the last one of an all-gather, or the first
+// one of a reduce-scatter.
 int32_t largest_message(int32_t ranks) { return (ranks + 1) / 2; }
 
 class ReduceScatter {
@@ -64,8 +65,8 @@ class ReduceScatter {
       hand_out();
       take();
     }
-    // Scratch for the sums of this rank's own block: its team's sum, and the sum of all teams after
-    // it.
+    // For each block there is scratch for the team's sum. If there are more than two teams, there
+    // is also scratch for the sum of this rank's block over all later teams.
     const int32_t sums = teams_.size() > 2 ? 2 : 1;
     return {.input_chunks = ranks_,
             .scratch_chunks = ranks_ > 2 ? sums * ranks_ : 0,
@@ -99,8 +100,8 @@ class ReduceScatter {
     }
   }
 
-  // Sums this rank's block: first the teams after its own, then its own team, then the teams before
-  // it one by one.
+  // Combines the teams' sums of this rank's block: first those of later teams, then that of its own
+  // team, then those of earlier teams, one by one.
   void take() {
     const size_t last = teams_.size() - 1;
     const ChunkRange mine{space_, rank_, 1};

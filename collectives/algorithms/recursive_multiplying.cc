@@ -5,18 +5,18 @@
 //
 //   k = 2, p = 6:   0 ─ 1   2 ─ 3   4 ─ 5      round 1: groups of 1 exchange their results
 //                   0 ─ 2   1 ─ 3              round 2: groups of 2; the last group has no partner
-//                   0 ─ 4   1 ─ 5   and        round 3: the last group has only 2 ranks, which also
-//                   4 → 2   5 → 3                       send their result to ranks 2 and 3
+//                   0 ─ 4   1 ─ 5   and        round 3: the last group has only ranks 4 and 5; they
+//                   4 → 2   5 → 3                       send their result to ranks 2 and 3 as well
 //
 // Each rank sends its group's result to the ranks at its position in the k - 1 other groups, as one
 // message, and reduces all k results in the canonical order. If k is a power of two, that is the
 // canonical tree for every p. It takes ceil(log_k p) rounds of the whole buffer. An incomplete
-// ("ragged") last group is ready early. If it has few ranks, its result is forwarded while the
-// others still work.
+// ("ragged") last group is ready early. If it has few ranks, other ranks forward its result before
+// they need it.
 //
 // M. Ruefenacht, M. Bull, S. Booth: Generalisation of Recursive Doubling for AllReduce. Parallel
-// Computing 69, 2017; the ragged group replaces their folding, to preserve the order. k = 2: R.
-// Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19(1), 2005.
+// Computing 69, 2017; here a ragged group replaces the paper's folding, to preserve the order. k =
+// 2: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19(1), 2005.
 
 #include <algorithm>
 
@@ -62,10 +62,10 @@ std::vector<Merge> merges_of(int32_t radix, int32_t ranks, int32_t rank) {
   return merges;
 }
 
-// The messages of a rank of group `group` in a merge.
+// The messages of one rank in a merge.
 struct Share {
-  int32_t group;
-  std::vector<int32_t> peers;  // ranks that receive its group's result
+  int32_t group;               // index of the rank's group
+  std::vector<int32_t> peers;  // ranks to which it sends its group's result
   // The rank that the ragged group's result arrives from, and the ranks of this group that it is
   // forwarded to (`passed_on`).
   int32_t source = -1;

@@ -10,7 +10,8 @@
 //   scatter_gather, p = 4:         0 ⇄ 1   2 ⇄ 3       half of the buffer each way
 //                                  0 ⇄ 2   1 ⇄ 3       a quarter
 //                                  0 ← 2   1 ← 3       sums of a quarter
-//                                  0 ← 1               of half     2 log2 p rounds, p = 2, 4, 8 ...
+//                                  0 ← 1               sums of half
+//                                                      2 log2 p rounds, p = 2, 4, 8 ...
 //
 // A binomial tree's root reduces n log2 p elements and a linear algorithm's root n (p - 1); here
 // every rank reduces n (p - 1)/p. In both algorithms the nearest ranks merge first, the lower one
@@ -91,7 +92,8 @@ Program emit_scatter_gather(const Shape& shape) {
                                         : recv_reduce_right(peer, {kept}, {sum}, wire));
     space = Space::scratch;
   }
-  // The gather runs in reverse: of two partners, the one nearer to the root takes both shares.
+  // The gather runs in reverse: of two partners, the rank that agrees with the root in the bit of
+  // `distance` receives the share of the other.
   for (int32_t distance = p / 2; distance > 0; distance /= 2) {
     const int32_t peer = rank ^ distance;
     if (((rank ^ shape.root) & distance) != 0) {

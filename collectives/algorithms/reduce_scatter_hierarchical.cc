@@ -8,9 +8,9 @@
 //     across:  rank 2 sends rank 5 its host's sum of block 5
 //
 // If a host has NUMA nodes, and these have caches, sums are formed in each cache first, then in
-// each node. As with a ring, each host, node and cache sends one sum of each block towards its
-// destination, whatever their sizes (carriers.h). But it takes one round per level, and all ranks
-// of a host send in parallel.
+// each node. As with a ring, each host, node and cache sends one sum of each block towards the
+// block's destination, whatever their sizes (carriers.h). But the algorithm takes one round per
+// level, and all ranks of a host send in parallel.
 //
 // J. L. Träff: Efficient Allgather for Regular SMP-Clusters. EuroPVM/MPI 2006, reversed.
 

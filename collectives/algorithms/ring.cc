@@ -8,8 +8,8 @@
 //   chunk 0, p = 4:   rank 1's contribution → 2 (1 + 2) → 3 ((1 + 2) + 3) → 0 (((1 + 2) + 3) + 0),
 //                     then the sum goes 0 → 1 → 2 → 3
 //
-// All-reduce runs one after the other. Every rank sends 2(p-1) messages of 1/p of the buffer, and
-// every link carries the same: the minimum volume of an all-reduce.
+// All-reduce runs both phases, one after the other. Every rank sends 2(p-1) messages of 1/p of the
+// buffer, which is the minimum volume of an all-reduce, and all links carry the same volume.
 //
 // P. Patarasuk, X. Yuan: Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations.
 // JPDC 69(2), 2009.
@@ -79,7 +79,7 @@ Program emit_ring_all_gather(const Shape& shape) {
   return program;
 }
 
-// Emits a reduce-scatter. The sum of block b in progress is in scratch(b).
+// Emits a reduce-scatter. The partial sum of block b is in scratch(b).
 Program emit_ring_reduce_scatter(const Shape& shape) {
   const Ring ring(shape);
   Program program{.input_chunks = ring.ranks, .output_chunks = 1, .scratch_chunks = ring.ranks};

@@ -4,8 +4,8 @@
 //      ↕     ↕        second half: 0 → 3 → 2 → 1 → 0
 //      3 ←─→ 2
 //
-// It has the ring's rounds and volume, but uses both directions of every link at once. If a rank
-// can use both of its links, it takes half of the ring's time.
+// It has the ring's rounds and volume, but uses both directions of every link at once. If ranks can
+// use both of their links at full speed, it takes half of the ring's time.
 //
 // E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective Communication: Theory,
 // Practice, and Experience. CCPE 19(13), 2007; NCCL's rings come in such pairs, too.

@@ -7,9 +7,9 @@
 //   rank 5 = 101b receives from 4 = 100b and then from 1 = 001b, where 1 has the total of 0-3:
 //   prefix (0-3) + (4 + 5)
 //
-// It takes ceil(log2 p) rounds of the whole buffer. The ranks before a rank's group form a group of
-// the canonical tree over the ranks up to it, so prefixes are canonical for every p. Only ranks
-// further right need a total: the right group sends its total only if there are ranks behind it.
+// It takes ceil(log2 p) rounds of the whole buffer. The groups that merge are those of the
+// canonical tree, so prefixes are canonical for every p. Only higher ranks need the total of two
+// merged groups, so the right group sends its total only if there are higher ranks.
 //
 // W. D. Hillis, G. L. Steele: Data Parallel Algorithms. CACM 29(12), 1986; on messages in MPICH.
 
@@ -58,7 +58,7 @@ class Scan {
 
   void merge_from_left(bool total_is_needed) {
     const int32_t partner = shape_.rank - half_;
-    const bool last = 2 * half_ > shape_.rank;  // no group is further left
+    const bool last = 2 * half_ > shape_.rank;  // true: the groups begin with rank 0
     const ChunkRange prefix = last ? output(0) : scratch(1);
     if (total_is_needed) {
       send_total(partner);

@@ -13,8 +13,8 @@
 //
 // M. Barnett, S. Gupta, D. Payne, L. Shuler, R. van de Geijn, J. Watts: Interprocessor Collective
 // Communication Library (InterCom). SHPCC 1994. MPICH uses it for long messages (Thakur,
-// Rabenseifner, Gropp, IJHPCA 2005). Not sending chunks that a rank has from the scatter is an
-// addition.
+// Rabenseifner, Gropp, IJHPCA 2005). Unlike there, the all-gather does not send chunks that the
+// receiver already has from the scatter.
 
 #include <algorithm>
 #include <ranges>

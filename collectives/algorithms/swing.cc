@@ -7,9 +7,9 @@
 // It has halving-doubling's rounds and volume for powers of two. On a ring or torus, partners are a
 // third closer (1, 1, 3, 5 instead of 1, 2, 4, 8), so fewer messages share a link.
 //
-// Each block is summed on a tree, which is found by going backwards through the rounds from the
-// block's owner: each rank joins the tree at the first opportunity. Even p that are not powers of
-// two work the same way; a rank that could be reached twice joins once.
+// Each block is summed on a tree. The tree is found by going backwards through the rounds from the
+// block's owner: each rank joins it at the first opportunity. This also works for even p that are
+// not powers of two: a rank that could be reached twice joins once.
 //
 // D. De Sensi, T. Bonato, D. Saam, T. Hoefler: Swing: Short-cutting Rings for Higher Bandwidth
 // Allreduce. NSDI 2024.
@@ -59,7 +59,7 @@ struct Swing {
   int32_t rounds;
   std::vector<int32_t> distances;
   std::vector<int32_t> tree;   // by rank: the round in which it sends its sum of block 0
-  std::vector<int32_t> chunk;  // by rank: its own chunk
+  std::vector<int32_t> chunk;  // by rank: index of the chunk that the rank owns
 
  private:
   void find_tree() {

@@ -1,13 +1,13 @@
 // Bucket all-reduce on a two-dimensional torus: rings along the rows, then along the columns.
 //
-//   p = 12:   0 →  1 →  2 →  3 ↩      1. reduce-scatter along each row: quarters
-//             ↓    ↓    ↓    ↓        2. all-reduce of its quarter along each column
+//   p = 12:   0 →  1 →  2 →  3 ↩      1. reduce-scatter along each row: a rank gets a quarter
+//             ↓    ↓    ↓    ↓        2. all-reduce of each quarter along its column
 //             4 →  5 →  6 →  7 ↩      3. all-gather along each row
 //             ↓    ↓    ↓    ↓
 //             8 →  9 → 10 → 11 ↩
 //
-// Every rank sends the ring's volume, 2(p-1)/p of the buffer, in 2(rows + columns - 2) rounds
-// instead of 2(p-1). The torus is the most square factorisation of p.
+// Every rank sends 2(p-1)/p of the buffer, as in a ring, in 2(rows + columns - 2) rounds instead of
+// 2(p-1). Rows and columns are the two factors of p that are closest to each other.
 //
 // P. Sack, W. Gropp: Collective Algorithms for Multiported Torus Networks. TOPC 1(2), 2015.
 

@@ -7,10 +7,11 @@
 //     │             │───────↑
 //     │──↑──↑     ↑─│       │──↑──↑    then a tree inside each host
 //
-// h hosts exchange h - 1 messages, at most log h of them in sequence. A binomial tree over ranks in
-// numerical order needs as few only if the number of ranks per host is a power of two; otherwise
-// its groups straddle hosts. If hosts have NUMA nodes, and these have caches, there are trees over
-// these in between. The partial sums of a reduce combine neighbours and are not rounded.
+// h hosts exchange h - 1 messages, at most log2 h (rounded up) of them in sequence. A binomial tree
+// over ranks in numerical order needs as few messages only if the number of ranks per host is a
+// power of two; otherwise its groups straddle hosts. If hosts have NUMA nodes, and these have
+// caches, there are trees over nodes and caches in between. The partial sums of a reduce combine
+// neighbours and are not rounded.
 //
 // N. T. Karonis et al.: Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective
 // Operation Performance. IPDPS 2000.
@@ -30,20 +31,20 @@ namespace {
 
 constexpr int32_t kRadix = 2;
 
-// The trees as seen from one rank: over the parts of its group at each stage.
+// The trees as seen from one rank: one tree per stage, over the parts of the rank's group.
 class NestedTrees {
  public:
   explicit NestedTrees(const Shape& shape) : groups_(shape, shape.layout.levels()), shape_(shape) {}
 
   int32_t stages() const { return groups_.stages(); }
-  // Returns the first stage at which this rank represents its part; at all later stages it holds
-  // the root.
+  // Returns the first stage at which this rank represents its part. At all later stages it is the
+  // root of its tree.
   int32_t first_stage() const {
     int32_t stage = 0;
     while (leader(groups_.group(stage + 1, shape_.rank)) != shape_.rank) ++stage;
     return stage;
   }
-  // Returns the tree of a stage, whose ranks are parts.
+  // Returns the tree of a stage. Parts take the place of ranks in it.
   KnomialTree tree(int32_t stage) const {
     const int32_t root = leader(groups_.group(stage, shape_.rank));
     return knomial_tree({.ranks = groups_.parts(stage, shape_.rank),
@@ -55,7 +56,7 @@ class NestedTrees {
     const int32_t first = groups_.first_of_part(stage, shape_.rank, part);
     return leader(groups_.group(stage + 1, first));
   }
-  // Returns true if `parts`, which make up a whole group of the tree, contain only one rank.
+  // Returns true if `parts`, a group of the tree, consists of a single part with a single rank.
   bool is_one_rank(int32_t stage, const KnomialTree::Group& parts) const {
     const int32_t last = groups_.first_of_part(stage, shape_.rank, parts.last - 1);
     return parts.last - parts.first == 1 && groups_.group(stage + 1, last).size == 1;

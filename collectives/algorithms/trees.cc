@@ -35,8 +35,8 @@ KnomialTree knomial_tree(const Shape& shape, int32_t radix) {
   return tree;
 }
 
-// Returns the largest number of children. Rank 0 has the fullest groups, unless the root is in them
-// and holds them instead.
+// Returns the largest number of children. Rank 0 has the most, because its groups are complete; but
+// if the root holds these groups instead, the root may have the most.
 int32_t most_children(const Shape& shape, int32_t radix) {
   Shape at = shape;
   int32_t most = 1;
@@ -47,8 +47,8 @@ int32_t most_children(const Shape& shape, int32_t radix) {
   return most;
 }
 
-// Returns the size of the largest group that a non-root rank holds. It is the largest group that is
-// merged into the root's.
+// Returns the size of the largest group that a non-root rank holds. It is the largest group that
+// merges with one of the root's groups.
 int32_t largest_group(const Shape& shape, int32_t radix) {
   Shape at = shape;
   at.rank = shape.root;
@@ -64,8 +64,8 @@ int32_t largest_group(const Shape& shape, int32_t radix) {
 
 namespace {
 
-// Returns a node of the first tree. If a right child would exceed n, the nearest descendant within
-// n takes its place.
+// Returns a node of the first tree. If the right child would exceed n, the nearest descendant that
+// does not exceed n takes its place.
 TwoTreeNode in_order_node(int32_t label, int32_t n) {
   const int32_t bit = label & -label;
   TwoTreeNode node;

@@ -1,4 +1,4 @@
-// Trees shared by several algorithms. They are computed from rank numbers only.
+// Trees shared by several algorithms. They depend only on ranks, not on hosts.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 namespace tutti::algorithms {
 
 // The k-nomial tree as seen from one rank. Ranks form aligned groups of 1, k, k^2 ... members; k
-// groups merge into a group of the next size (fewer at the end of the ranks). The holder of a group
-// is its first rank, or the root if the root is in the group. k = 2 is the binomial tree.
+// groups merge into a group of the next size; the last group may have fewer parts. The holder of a
+// group is its first rank, or the root if the root is in the group. k = 2 is the binomial tree.
 //
 //   p = 8, k = 2, root 5:     0 1 2 3 4 [5] 6 7
 //                             0 ← 1,  2 ← 3,  4 → 5,  6 ← 7     groups of 2
@@ -21,11 +21,11 @@ namespace tutti::algorithms {
 struct KnomialTree {
   struct Group {
     int32_t first;
-    int32_t last;  // one past its last rank
+    int32_t last;  // last rank of the group, plus 1
     int32_t holder;
   };
-  // The merges into groups that this rank holds, smallest first. Each lists its groups in rank
-  // order; one of them is held by this rank.
+  // The merges into groups that this rank holds, smallest first. Each merge lists the groups that
+  // it joins, in rank order; this rank holds one of them.
   std::vector<std::vector<Group>> merges;
   Group own;             // the largest group that this rank holds
   int32_t parent = -1;   // holder of the group that `own` merges into; -1 at the root
@@ -51,8 +51,8 @@ int32_t largest_group(const Shape& shape, int32_t radix);
 //               1    3 5                    2 4    6
 //
 // The parent of label 6 = 110b in tree 0 clears the lowest set bit (10b) and sets the next one:
-// 100b = 4. Where that label exceeds n, the next higher ancestor takes its place: for n = 5, label
-// 5 = 101b would have parent 110b = 6 > 5, so its parent is 100b = 4.
+// 100b = 4. If that label exceeds n, the nearest ancestor that does not exceed n is the parent: for
+// n = 5, label 5 = 101b would have parent 110b = 6 > 5, so its parent is 100b = 4.
 //
 // P. Sanders, J. Speck, J. L. Träff: Two-tree algorithms for full bandwidth broadcast, reduction
 // and scan. Parallel Computing 35(12), 2009.

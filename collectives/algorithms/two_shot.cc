@@ -11,8 +11,8 @@
 // and complete sums travel, both as elements, so 16-bit floats travel in 16 bits and are still
 // rounded only once, in the canonical order.
 //
-// All-pairs two-phase all-reduce: A. Shah et al.: MSCCL++, 2025; the direct exchange of R.
-// Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19(1), 2005 (pairwise reduce-scatter).
+// All-pairs two-phase all-reduce: A. Shah et al.: MSCCL++, 2025. Direct exchange (pairwise
+// reduce-scatter): R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19(1), 2005.
 
 #include "collectives/algorithms/algorithms.h"
 

@@ -1,4 +1,4 @@
-// The catalogue of algorithms by collective and name. Each algorithm has one file in algorithms/.
+// The catalogue of algorithms by collective and name. The sources are in algorithms/.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ enum class Grade : uint8_t {
   wrong,
   correct,    // every input is counted exactly once in every output
   same_bits,  // all ranks compute each result by the same expression tree
-  canonical,  // that tree is the canonical one, rounded once at its root: balanced over ranks in
-              // aligned power-of-two groups, lower rank on the left (for p = 5: ((0 1) (2 3)) 4;
-              // scan on rank r: over ranks 0 to r)
+  canonical,  // all ranks use the canonical tree, rounded once at its root. It is balanced over
+              // ranks in aligned power-of-two groups, lower ranks on the left; for 5 ranks:
+              // ((0 1) (2 3)) 4. The tree of scan on rank r is over ranks 0 to r.
 };
 std::string_view name(Grade grade);
 
@@ -31,15 +31,15 @@ struct Algorithm {
   // For gather, scatter and all_to_all: true if no chunk passes through a third rank, so that each
   // rank needs the lengths of its own blocks only. verify checks it.
   bool direct = false;
-  // If true, emit()'s ranks are positions in a layout. If false, they are the ranks themselves, as
-  // in programs generated for one machine.
+  // If true, the ranks in programs from emit() are positions in a layout. If false, they are ranks
+  // of the communicator, as in programs generated for one machine.
   bool over_positions = true;
   // True if data passes through all ranks in sequence: the algorithm takes as many rounds as there
   // are ranks, although each rank's program is short.
   bool is_pipeline = false;
   // Number of layout levels that the algorithm uses.
   int32_t levels = 0;
-  // Where results are divided by the number of ranks, for ReduceOp::avg.
+  // Place where results are divided by the number of ranks, for ReduceOp::avg.
   Means means = Means::shared;
   // Generates the program over an ordered layout; program_of() maps it to other layouts.
   std::function<Program(const Shape& shape)> emit;
@@ -47,13 +47,14 @@ struct Algorithm {
   std::function<std::string(const Shape& shape)> supports = [](const Shape&) {
     return std::string();
   };
-  // Identity that ranks compare: id_of() the collective and the name; for an imported algorithm a
-  // hash of the file.
+  // Id that ranks compare: id_of(collective, name), or for an imported algorithm a hash of the
+  // file.
   uint64_t id = 0;
 };
 
 // Width of an id in bits, limited by the room in a call's signature. Ids within a process are
-// checked to be unique. The ids of two processes collide with probability 1 in 2^36, about 7e10.
+// checked to be unique. Algorithms that differ between two processes have equal ids with
+// probability 2^-36.
 inline constexpr int kAlgorithmIdBits = 36;
 uint64_t id_of(std::string_view identity);
 uint64_t id_of(Collective collective, std::string_view name);
@@ -67,25 +68,25 @@ std::vector<const Algorithm*> algorithms_for(Collective collective);
 // Return the algorithm, or null if there is none with this name or id.
 const Algorithm* find_algorithm(Collective collective, std::string_view name);
 const Algorithm* find_algorithm(uint64_t id);
-// Returns the algorithm. Throws Error(invalid_argument) that lists the known names if there is none
-// of this name.
+// Returns the algorithm. If there is none with this name, throws Error(invalid_argument), which
+// lists the known names.
 const Algorithm& require_algorithm(Collective collective, std::string_view name);
 
 // Returns the program of shape.rank over shape.layout (ordered or not), including the operator's
 // arithmetic.
 Program program_of(const Algorithm& algorithm, const Shape& shape,
                    Arithmetic arithmetic = Arithmetic::none);
-// Return what Algorithm::supports and Algorithm::grade say for any layout: sums over an unordered
-// layout are not canonical.
+// Return the results of Algorithm::supports and Algorithm::grade for any layout. Reductions over an
+// unordered layout are not canonical.
 std::string why_unsupported(const Algorithm& algorithm, const Shape& shape);
 Grade grade_of(const Algorithm& algorithm, const Shape& shape);
 // Returns the programs of all ranks; shape.rank is not used.
 std::vector<Program> emit_all(const Algorithm& algorithm, Shape shape,
                               Arithmetic arithmetic = Arithmetic::none);
 
-// Registers an algorithm at run time (imported or composed) and returns it, or the registered one
-// with the same collective, name and id. Throws Error(invalid_argument) if a different algorithm
-// has this id. Thread-safe.
+// Registers an imported or composed algorithm and returns it. If an algorithm with the same
+// collective, name and id is registered already, returns that one. Throws Error(invalid_argument)
+// if a different algorithm has this id. Thread-safe.
 const Algorithm& add_algorithm(Algorithm algorithm);
 
 }  // namespace tutti

@@ -27,10 +27,10 @@ int32_t shift_in_place(Collective collective, const Shape& shape, const Program&
   return static_cast<int32_t>(start(Space::input) - start(Space::output));
 }
 
-// When an output chunk is used last.
+// Last uses of an output chunk.
 struct End {
   int32_t writer = -1;      // last step that writes it
-  bool read_later = false;  // true: a later step reads it, or a chunk that may alias it
+  bool read_later = false;  // true: a later step reads it, or an input chunk that may alias it
 };
 
 std::vector<End> ends_of(Collective collective, const Shape& shape, const Program& program) {
@@ -74,8 +74,8 @@ void divide_in_scratch(Program& program) {
   }
 }
 
-// Adds divisions by the number of ranks. A rank may divide for others only if a result is completed
-// once: in all_reduce and reduce.
+// Adds divisions by the number of ranks. A rank may divide a result for other ranks only in
+// all_reduce and reduce, where one rank completes each result.
 Program with_means(Means means, Collective collective, const Shape& shape, Program program) {
   const std::vector<End> ends = ends_of(collective, shape, program);
   const bool completed = means == Means::completed && collective == Collective::reduce;
@@ -108,9 +108,9 @@ Program with_means(Means means, Collective collective, const Shape& shape, Progr
   return program;
 }
 
-// Adds the factor to steps that read input. If input was copied to its own location in the output,
-// the copy scaled it. Later steps read the copy, because in place the unscaled input no longer
-// exists.
+// Marks the steps that scale input. A step that has written the output chunk at the location of an
+// input chunk has scaled that input. Later steps then read the output chunk instead, because in
+// place the unscaled input no longer exists.
 Program with_scaled_inputs(Collective collective, const Shape& shape, Program program) {
   const int32_t shift = shift_in_place(collective, shape, program);
   std::vector<bool> written(static_cast<size_t>(program.output_chunks), false);

@@ -1,6 +1,6 @@
-// Arithmetic other than combining (averaging, scaling) as part of a program's steps, so that the
-// executor runs exactly what was proved. It takes no extra step and no extra pass over memory if
-// the step that reads an input or completes a result can do it.
+// Averaging and scaling as part of a program's steps, so that the executor runs exactly what was
+// proved. They take no extra step and no extra pass over memory if the step that reads an input or
+// completes a result can do them.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ constexpr Arithmetic arithmetic_of(ReduceOp op) {
 
 // The place where results are divided.
 enum class Means : uint8_t {
-  // Each rank divides its own results. It does so in the last step that writes them or, if the rank
-  // reads them afterwards, in a copy onto itself at the end of the program. Messages carry
+  // Each rank divides its own results: in the last step that writes them or, if a later step reads
+  // them, in a copy of the results onto themselves at the end of the program. Messages carry
   // undivided values.
   own,
   // all_reduce: the rank that completes a result divides it in the last step that writes it, before

@@ -1,8 +1,8 @@
 // Offset and length of each chunk of a program in the buffers of one call, in elements.
 //
-// A block of n elements is divided into C chunks of equal size, rounded up so that chunks start at
-// cache lines (in a buffer that does); the last chunks may be shorter or empty. Blocks of the
-// v-variants have their own lengths and displacements.
+// A block of n elements is divided into C chunks of equal size. The size is rounded up to whole
+// cache lines, so the last chunks may be shorter or empty. Blocks of the v-variants have their own
+// lengths and displacements.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct Extent {
 class ChunkMap {
  public:
   ChunkMap() = default;
-  // Computes the chunks. `count`: elements of every block (all_reduce: of the buffer).
+  // Computes the chunks. `count`: elements of each block, or of the buffer if there are no blocks.
   ChunkMap(const Plan& plan, uint64_t count, uint64_t element_bytes)
       : ChunkMap(plan, count, element_bytes, {}) {}
 
@@ -43,7 +43,7 @@ class ChunkMap {
   const Extent& at(Space space, int32_t chunk) const {
     return extents_[static_cast<size_t>(space)][static_cast<size_t>(chunk)];
   }
-  // Returns the number of elements of the largest chunk known to this rank.
+  // Returns the number of elements of the largest chunk of the blocks that this rank passed.
   uint64_t largest() const { return largest_; }
 
  private:

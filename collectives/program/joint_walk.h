@@ -1,4 +1,4 @@
-// Walks the plans of all ranks in one thread: each rank runs the steps that its queues allow until
+// Walks the plans of all ranks in one thread: runs the steps that each rank's queues allow, until
 // no rank can continue. The caller defines the effect of a step.
 #pragma once
 

@@ -11,15 +11,16 @@ namespace tutti {
 
 namespace {
 
-// Returns true if the algorithm's ranks are positions in the layout. Prefixes follow the numerical
-// order of the ranks, whatever the layout.
+// Returns true if the algorithm's ranks are positions in the layout. Prefix reductions always
+// follow the numerical order of the ranks.
 bool takes_positions(const Algorithm& algorithm) {
   const Collective collective = algorithm.collective;
   return algorithm.over_positions && collective != Collective::scan &&
          collective != Collective::exscan;
 }
 
-// Returns the shape passed to an algorithm. Its ranks are positions, or remain ranks.
+// Returns the shape passed to an algorithm, with positions in place of ranks if the algorithm takes
+// positions.
 Shape shape_for(const Algorithm& algorithm, Shape shape) {
   if (!takes_positions(algorithm)) shape.layout = shape.layout.in_rank_order();
   if (shape.layout.in_order()) return shape;
@@ -61,8 +62,7 @@ class Renumbering {
     }
     return renumbered;
   }
-  // Renumbers a chunk. Further scratch chunks of each size class are arranged in rows with one
-  // chunk per class.
+  // Renumbers a chunk. Scratch may have several rows, each with one chunk per size class.
   int32_t apply(int32_t chunk) const {
     const int32_t position = chunk / block_ % ranks_;
     const int32_t row = chunk / (block_ * ranks_);

@@ -29,13 +29,13 @@ class Dependencies {
 
   void find() {
     const std::vector<Step>& steps = plan_.program.steps;
-    std::vector<int32_t> received;  // numbers of the receives so far
+    std::vector<int32_t> received;  // indices of the recv steps so far
     plan_.first_need.assign(1, 0);
     for (size_t i = 0; i < steps.size(); ++i) {
       const Step& step = steps[i];
       step_ = static_cast<int32_t>(i);
       found_.clear();
-      // A token means that all earlier receives are done.
+      // A token is sent when all earlier recv steps are done.
       if (step.kind == StepKind::send && step.src.empty()) found_ = received;
       for (const RangeList* ranges : {&step.src, &step.src2})
         for_each_place(*ranges, &Dependencies::read);
@@ -93,12 +93,12 @@ class Dependencies {
   }
 
   Plan& plan_;
-  // Location of the first output chunk. In place it is the location of an input chunk; otherwise it
-  // is behind the input.
+  // Offset of the locations of output chunks. It is 0 in place, so that they equal the locations of
+  // input chunks; otherwise output chunks are located behind the input.
   int64_t output_ = 0;
   int64_t scratch_ = 0;  // location of the first scratch chunk, behind all others
   std::vector<int64_t> cuts_;
-  std::vector<Past> past_;      // by place: from one cut to the next
+  std::vector<Past> past_;      // by place: entry i is for the chunks between cuts i and i + 1
   std::vector<int32_t> found_;  // dependencies of the current step
   int32_t step_ = 0;
 };

@@ -29,9 +29,9 @@ struct Plan {
   // Step i waits for the steps needs[first_need[i]] .. needs[first_need[i + 1] - 1].
   std::vector<int32_t> first_need;
   std::vector<int32_t> needs;
-  // The same dependencies as bit masks, for plans of at most kFew steps. `before[i].finished`: the
-  // steps that must have finished before step i begins. `before[i].begun`: the steps that must have
-  // begun, because they precede it in its queues. For longer plans `all_steps` is 0 and `before` is
+  // The dependencies as bit masks, for plans of at most kFew steps. `before[i].finished`: the steps
+  // that must have finished before step i begins. `before[i].begun`: the steps directly before step
+  // i in its queues, which must have begun. For longer plans `all_steps` is 0 and `before` is
   // empty.
   static constexpr size_t kFew = 64;
   struct Before {
@@ -40,10 +40,10 @@ struct Plan {
   };
   uint64_t all_steps = 0;
   std::vector<Before> before;
-  // True if no rank needs its messages buffered (rendezvous.h), so that all may be read in place.
-  // Otherwise only messages that no step waits for may be read in place.
+  // True if the program terminates without buffering (rendezvous.h), so that all messages may be
+  // read in place. Otherwise only the messages of sends that no step needs may be read in place.
   bool without_buffers = false;
-  // Queues of each step that sends to several peers; empty for other steps.
+  // Indices of the queues of each step that sends to several peers; empty for other steps.
   std::vector<std::vector<int32_t>> send_queues;
 
   std::span<const int32_t> needs_of(int32_t step) const {

@@ -8,9 +8,9 @@
 //                    be uneven or zero
 //   Scratch          private chunks
 //
-// Chunks of one size class have equal length; chunks of different classes need not (size_class()).
-// A program that never mixes classes is therefore also correct for uneven blocks: the v-variants
-// use the same programs.
+// Chunks of one size class have equal length; chunks of different classes may differ in length
+// (size_class()). A program that never mixes classes is therefore also correct for uneven blocks:
+// the v-variants use the same programs.
 //
 // In a collective that reduces, 16- and 8-bit floats are summed in float, the accumulator type.
 // Scratch holds accumulators, input and output hold elements, and each message declares its content
@@ -70,7 +70,7 @@ constexpr bool reduces(Collective c) {
   return c == Collective::all_reduce || c == Collective::reduce_scatter ||
          c == Collective::reduce || c == Collective::scan || c == Collective::exscan;
 }
-// Say if the input, the output, or either of them consists of one block per rank.
+// Return true if the input, the output, or either of them consists of one block per rank.
 constexpr bool has_input_blocks(Collective c) {
   return c == Collective::reduce_scatter || c == Collective::scatter || c == Collective::all_to_all;
 }
@@ -101,10 +101,10 @@ enum class StepKind : uint8_t {
 // Content of a message: elements, or unrounded accumulators of 16- and 8-bit floats.
 enum class Wire : uint8_t { element, accumulator };
 
-// One step. All ranges of a step have the same number of chunks, pairwise of the same size class. A
-// send or recv with an empty range list is a message without data (a token); a token is sent when
-// all earlier receives of the rank are done. Operand order is part of the program: it determines
-// the bits of floating-point results.
+// One step. All range lists of a step have the same number of chunks, pairwise of the same size
+// class. A send or recv with an empty range list is a message without data (a token); a token is
+// sent when all earlier recv steps of the rank are done. Operand order is part of the program: it
+// determines the bits of floating-point results.
 struct Step {
   StepKind kind = StepKind::copy;
   std::vector<int32_t> peers;
@@ -116,8 +116,8 @@ struct Step {
   // True if input that this step reads is multiplied by this rank's factor and rounded to an
   // element.
   bool scales = false;
-  // True if the written value is divided by the number of ranks that it combines before it is
-  // rounded to an element.
+  // True if the written value is divided, before it is rounded to an element, by the number of
+  // ranks that it combines.
   bool divides = false;
 };
 
@@ -125,16 +125,17 @@ struct Step {
 //
 //   all_reduce, broadcast, reduce,  input and output: C chunks, chunk i of both is the same part
 //     scan, exscan
-//   all_gather, gather              input: k chunks; output: p * k, rank r's from r * k on
-//   reduce_scatter, scatter         input: p * k chunks, for rank r from r * k on; output: k
-//   all_to_all                      input: p * k chunks, for rank r from r * k on;
-//                                   output: p * k chunks, from rank r from r * k on
+//   all_gather, gather              input: k chunks; output: p * k chunks
+//   reduce_scatter, scatter         input: p * k chunks; output: k chunks
+//   all_to_all                      input and output: p * k chunks
 //   barrier                         none
 //
-// In-place calls alias input and output accordingly, and programs must be correct in that case:
-// they read an input chunk before (in program order) they write an output chunk that may be the
-// same memory. The output of reduce and gather and the input of broadcast and scatter exist only at
-// the root. exscan does not write rank 0's output.
+// In a buffer of p * k chunks, the k chunks that come from or go to rank r start at chunk r * k.
+//
+// In an in-place call, input and output alias accordingly, and programs must be correct in that
+// case: in program order, they read an input chunk before they write an output chunk that may be
+// the same memory. The output of reduce and gather and the input of broadcast and scatter exist
+// only at the root. exscan does not write rank 0's output.
 struct Program {
   int32_t input_chunks = 1;
   int32_t output_chunks = 1;
@@ -157,14 +158,14 @@ struct Shape {
 int32_t chunks_per_block(Collective collective, const Program& program, int32_t ranks);
 
 // Returns the number of size classes: C, or p * k (block by block) if the larger buffer has blocks.
-// Scratch chunk j has class j modulo their number. all_to_all has k classes, because its algorithms
-// forward chunks only when all blocks have the same length.
+// The class of scratch chunk j is j modulo the number of classes. all_to_all has k classes, because
+// its algorithms forward chunks only when all blocks have the same length.
 int32_t size_classes(Collective collective, const Program& program, int32_t ranks);
 int32_t size_class(Collective collective, const Program& program, const Shape& shape, Space space,
                    int32_t chunk);
 
-// Returns a number for the location of a chunk in an in-place call: chunks with equal numbers may
-// be the same memory.
+// Returns a number that identifies the location of a chunk in an in-place call: chunks with equal
+// numbers may be the same memory.
 int64_t location(Collective collective, const Program& program, const Shape& shape, Space space,
                  int32_t chunk);
 

@@ -43,8 +43,8 @@ class QueueWalk {
   }
 
   bool ended() const { return oldest_ == turns_; }
-  // Calls attempt(turn, step) for each step that may begin, including those unblocked by its own
-  // successes. Returns true if any step began.
+  // Calls attempt(turn, step) for each step that may begin. Steps that become possible meanwhile
+  // are attempted in this call or in the next one. Returns true if any step began.
   template <typename AttemptStep>
   bool progress(const AttemptStep& attempt) {
     return by_words_ ? progress_words(attempt) : progress_queues(attempt);
@@ -104,11 +104,11 @@ class QueueWalk {
 
   const Plan* plan_ = nullptr;
   uint32_t turns_ = 0;
-  uint32_t oldest_ = 0;  // the first unfinished turn
+  uint32_t oldest_ = 0;  // the first turn with unfinished steps
   bool by_words_ = false;
   uint64_t unfinished_ = 0;  // mask of unfinished steps
   uint64_t ahead_ = 0;       // mask of steps that have not begun
-  // For a walk with cursors:
+  // The following members are only for a walk with cursors.
   std::vector<Cursor> cursors_;              // by queue
   std::vector<uint8_t> done_;                // by turn mod kWindow, then by step
   std::array<uint32_t, kWindow> left_ = {};  // number of unfinished steps, by turn mod kWindow

@@ -1,6 +1,5 @@
-// Division of a call into slices. It is a pure function of values that are the same on all ranks,
-// so that sender and receiver agree without communication. Used by the executor and by the cost
-// model.
+// Divides a call into slices. The result depends only on values that are the same on all ranks, so
+// that sender and receiver agree without communication. The executor and the cost model use it.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +23,9 @@ inline uint64_t widest_form(const Program& program, uint64_t element, uint64_t a
   return accumulator > 0 && program.scratch_chunks > 0 ? accumulator : element;
 }
 
-// Slices a collective. `largest`: elements of the largest chunk. `element_bytes`: the widest form
-// in which elements travel. With `private_blocks` this rank knows only its own blocks: then only
-// the number of slices depends on `largest`, not the slice size, and slice 0 sends a message even
+// Slices a collective. `largest`: elements of the largest chunk. `element_bytes`: result of
+// widest_form(). With `private_blocks`, ranks may pass different values of `largest`: the slice
+// size does not depend on it, only the number of slices does, and slice 0 sends a message even
 // without data.
 Slicing slice_collective(Collective collective, const Program& program, uint64_t largest,
                          uint64_t element_bytes, bool private_blocks, const Limits& limits);

@@ -20,15 +20,14 @@ namespace tutti {
 
 struct StepGraph {
   struct Message {
-    int32_t from = 0;  // sending and receiving rank
-    int32_t to = 0;
-    int32_t step = -1;       // step that receives it
+    int32_t from = 0;        // rank that sends the message
+    int32_t to = 0;          // rank that receives the message
+    int32_t step = -1;       // index of the step that receives it; -1: not matched yet
     int32_t connection = 0;  // equal for messages with the same sender and receiver
   };
 
-  // Steps are numbered over all plans, in the order in which the plans were added.
-  // `first_step` gives the number of the first step of each plan, and ends with the number of
-  // all steps.
+  // Steps are numbered consecutively through all plans, in the order of add(). first_step[k] is the
+  // index of the first step of plan k; one more entry at the end is the number of all steps.
   std::vector<int32_t> first_step{0};
   std::vector<int32_t> waits;  // by step: number of steps and messages that it waits for
   std::vector<int32_t> first_follower{0};
@@ -46,7 +45,7 @@ struct StepGraph {
     return {messages.data() + first_message[step], messages.data() + first_message[step + 1]};
   }
 
-  // Function that returns the receiving plan of a message (by position) and the rank from which
+  // Function that returns the index of the plan that receives a message, and the rank from which
   // that plan receives it.
   using Ends = std::function<std::pair<int32_t, int32_t>(const Message&)>;
 
@@ -58,7 +57,7 @@ struct StepGraph {
  private:
   struct Reception {
     int32_t plan;
-    int32_t from;  // rank that sends it
+    int32_t from;  // rank that sends the message
     int32_t step;
     auto operator<=>(const Reception&) const = default;
   };
@@ -66,7 +65,7 @@ struct StepGraph {
   std::vector<std::pair<int32_t, int32_t>> edges_;  // edges of the plan being added
 };
 
-// Builds the graph of all ranks' plans, rank 0's first. Throws Error(invalid_argument) if messages
+// Builds the graph of all ranks' plans, in rank order. Throws Error(invalid_argument) if messages
 // do not match.
 StepGraph make_step_graph(std::span<const Plan> plans);
 

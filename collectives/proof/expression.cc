@@ -36,8 +36,8 @@ Expressions::Id Expressions::leaf(int32_t rank, int32_t chunk) {
               .last = rank + 1});
 }
 
-// Joins two formulas. The canonical tree splits its ranks at the largest power of two below their
-// number.
+// Joins two formulas. The left half of a canonical tree over n ranks has as many ranks as the
+// largest power of two below n.
 Expressions::Id Expressions::combine(Id left, Id right) {
   const Node& a = nodes_[left];
   const Node& b = nodes_[right];

@@ -5,8 +5,8 @@
 //   - a formula rounded to the element type;
 //   - a formula divided by the number of ranks that it combines.
 //
-// Equal formulas have equal ids (the graph is hash-consed), so comparing the order of summation on
-// two ranks means comparing two numbers.
+// Equal formulas have equal ids (the graph is hash-consed). So two ranks have summed in the same
+// order if the ids of their results are equal.
 #pragma once
 
 #include <cstddef>
@@ -67,11 +67,12 @@ class Expressions {
   struct Node {
     int32_t chunk;
     Id left;  // left operand; kNothing: the node is a leaf
-    // Right operand; of a leaf its rank; kNothing: left, rounded; kMean: left, divided; kUnscaled.
+    // Right operand. For a leaf, its rank. If there is one operand, the operation on it: kNothing
+    // (rounded), kMean (divided and rounded) or kUnscaled.
     Id right;
-    int32_t set;  // number of the set of contributors
-    // The node is the unrounded canonical tree over ranks first .. last - 1; first = last if it is
-    // none.
+    int32_t set;  // index of the set of contributors
+    // If the node is an unrounded canonical tree, it is over ranks first .. last - 1; for other
+    // nodes first == last.
     int32_t first;
     int32_t last;
     int32_t roundings = 0;
@@ -85,7 +86,7 @@ class Expressions {
   Id marked(Id id, Id mark);
   Id add(std::unordered_map<uint64_t, Id>& known, uint64_t key, const Node& node);
   const uint64_t* bits(Id id) const { return &sets_[static_cast<size_t>(nodes_[id].set) * words_]; }
-  // Returns the number of a set; equal sets have equal numbers.
+  // Returns the index of a set; equal sets have equal indices.
   int32_t number_of(std::vector<uint64_t> set);
   int32_t single(int32_t rank);
   int32_t united(Id a, Id b);

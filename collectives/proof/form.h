@@ -1,5 +1,5 @@
-// The part of verify that does not execute programs: it checks that programs are well formed and
-// fit each other.
+// Checks, without executing programs, that they are well formed and match each other. Part of
+// verify().
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,12 @@
 
 namespace tutti {
 
-// Exception within verify, which converts it to a Verdict.
+// Exception that verify() converts to a Verdict.
 struct Refusal {
   std::string problem;
 };
 
-// Returns words for the location of a step: "rank 2, step 5 (recv output[0] from 1)"; steps count
-// from 0.
+// Describes a step: "rank 2, step 5 (recv output[0] from 1)". Steps count from 0.
 std::string place(const Program& program, int32_t rank, int32_t step);
 
 // Checks that chunk counts and limits are equal on all ranks and fit the collective, and that every

@@ -1,7 +1,7 @@
 // Checks whether programs terminate without any buffering, that is, if a send completes only when
-// its readers have read the data. If the programs do, messages can be read in place without a copy.
+// its readers have read the data. If they terminate, messages can be read in place without a copy.
 //
-// Some programs do not. Two ranks that exchange a chunk in place need at least one copy:
+// Some programs do not terminate. Two ranks that exchange a chunk in place need at least one copy:
 //
 //   send x        waits until the other rank has read x, but that rank receives into its own x
 //   recv into x   only after its own x has been read

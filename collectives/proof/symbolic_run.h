@@ -1,8 +1,8 @@
 // Symbolic execution of a collective on all ranks, with formulas instead of data.
 //
 // A connection holds one message in each direction. Programs are dataflow: whatever the order in
-// which ready steps are executed, the same steps run in the end, on the same values. So executing
-// one order proves all of them.
+// which ready steps are executed, the same steps run in the end, on the same values. So it is
+// enough to execute one order.
 #pragma once
 
 #include <array>
@@ -36,8 +36,8 @@ class SymbolicRun {
   void to_the_end();
 
   // Return results after to_the_end(). result() returns the content of an output chunk. In place, a
-  // chunk that is not written keeps its former content. known() returns the ranks that `rank` knows
-  // to have entered the call.
+  // chunk that is not written keeps its former content. known() returns the ranks that have entered
+  // the call according to the tokens that `rank` has received.
   const Cell& result(int32_t rank, int32_t chunk) const;
   std::vector<bool> known(int32_t rank) const;
 
@@ -46,7 +46,7 @@ class SymbolicRun {
 
   struct Message {
     std::vector<Id> values;
-    std::vector<bool> known;  // ranks known to the sender; tokens only
+    std::vector<bool> known;  // for a token: result of knowledge() on the sender
   };
 
   struct Rank {
@@ -57,7 +57,7 @@ class SymbolicRun {
 
     std::array<int32_t, 3> base = {};  // first cell of each space
     std::vector<Cell> cells;
-    std::vector<std::vector<bool>> heard;  // by step: `known` of the token that it received
+    std::vector<std::vector<bool>> heard;  // by step: `known` of the token that the step received
   };
 
   std::optional<Message>& connection(int32_t from, int32_t to) {
@@ -69,7 +69,7 @@ class SymbolicRun {
   void execute_recv(int32_t rank, int32_t number);
 
   bool can_run(int32_t rank, int32_t number);
-  // Describes what a blocked step waits for, for messages.
+  // Describes for an error message what a blocked step waits for.
   std::string waits_for(int32_t rank, int32_t number);
   // Returns the first unfinished step that must precede this one, or -1.
   int32_t needed_first(int32_t rank, int32_t number) const;
@@ -82,8 +82,8 @@ class SymbolicRun {
   void write(int32_t rank, int32_t number, const RangeList& ranges, const std::vector<Id>& values);
   std::vector<Id> combine(int32_t rank, int32_t number, const std::vector<Id>& left,
                           const std::vector<Id>& right);
-  // Returns the ranks that, as this rank knows when its step `end` starts, have entered the call.
-  // This rank learns it only from receive steps before `end`.
+  // Returns the ranks that have entered the call according to the tokens that this rank received in
+  // steps before `end`.
   std::vector<bool> knowledge(int32_t rank, int32_t end) const;
 
   [[noreturn]] void refuse(int32_t rank, int32_t number, const std::string& problem) const;

@@ -77,7 +77,7 @@ void check_result(const Plan& plan, int32_t chunk, const SymbolicRun::Cell& cell
                     ": output[", chunk, "]: ", problem)};
 }
 
-// Checks that exscan's first rank does not write its output.
+// Checks that rank 0 of an exscan does not write its output.
 void check_untouched(const Plan& plan, int32_t chunk, const SymbolicRun::Cell& cell) {
   if (cell.writer < 0) return;
   throw Refusal{cat(place(plan.program, plan.shape.rank, cell.writer), ": output[", chunk,

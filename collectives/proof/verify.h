@@ -8,7 +8,7 @@
 //   - count contributions twice or not at all, or give other wrong results;
 //   - exceed their declared limits.
 //
-// Its error names the location.
+// The error names the rank and the step.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ namespace tutti {
 struct Verdict {
   Grade grade = Grade::wrong;
   std::string problem;  // empty unless wrong: "rank 2, step 5 (recv from 1): ..."
-  // Largest number of roundings of a sum between an input and a result, if elements are narrower
-  // than their accumulators. Inputs that are rounded for the wire (CallOptions::wire) are rounded
-  // once more.
+  // Largest number of times that a value is rounded between an input and a result, if elements are
+  // narrower than their accumulators. The wire format (CallOptions::wire) adds one rounding of the
+  // inputs.
   int32_t roundings = 0;
 };
 
@@ -36,9 +36,9 @@ struct Proof {
   Arithmetic arithmetic = Arithmetic::none;  // arithmetic that the programs should have
 };
 
-// Proves all ranks' programs; `programs[r]` is rank r's.
+// Proves the programs of all ranks; programs[r] is the program of rank r.
 Verdict verify(Collective collective, std::vector<Program> programs, const Proof& proof = {});
-// Proves all ranks' programs of an algorithm with `arithmetic`; shape.rank is not used.
+// Proves the programs of all ranks of an algorithm, with `arithmetic`; shape.rank is not used.
 Verdict verify(const Algorithm& algorithm, const Shape& shape,
                Arithmetic arithmetic = Arithmetic::none);
 

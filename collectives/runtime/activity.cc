@@ -12,7 +12,7 @@ namespace tutti::internal {
 
 namespace {
 
-// A shorter wait may be the remainder of the wait of a call that was recorded before.
+// A shorter wait is ignored, because it may be the rest of a wait for a recorded call.
 constexpr int64_t kLeastWaitNs = 10'000'000;
 
 std::string text_of(const CallRecord& record) {
@@ -29,8 +29,8 @@ Json recorded(const CallRecord& record, Ticks now) {
 
 }  // namespace
 
-// Returns the statistics. Messages are not recorded, so only the fact that one is waited for is
-// known.
+// Returns the statistics. Messages are not recorded, so a wait for one appears as "send/recv",
+// without arguments.
 Activity CommunicatorImpl::activity() {
   Activity activity{.calls = tally_.calls(),
                     .bytes = tally_.bytes(),

@@ -82,8 +82,8 @@ Agreement CommunicatorImpl::agree(uint64_t flags) {
 
 // ---- calls
 
-// Throws in a forked child, which only has a copy of the communicator, whose counters would
-// conflict with the parent's.
+// Throws in a forked child. The child has only a copy of the communicator, and the counters of the
+// copy would conflict with those of the parent.
 void CommunicatorImpl::require_own_process() const {
   if (engine_->control().forked()) refuse_forked_child();
 }
@@ -133,7 +133,7 @@ bool CommunicatorImpl::progress_locked() {
   return moved;
 }
 
-// Returns true if the predecessors are complete. A call fails if one of its predecessors does.
+// Returns true if the predecessors are complete. Aborts the communicator if one of them has failed.
 bool CommunicatorImpl::may_start(Operation& operation) {
   for (const std::shared_ptr<Operation>& before : *operation.after) {
     if (before->done.load(std::memory_order_acquire)) continue;
@@ -166,8 +166,8 @@ bool CommunicatorImpl::advance(Operation& operation, Execution& execution) {
   return moved;
 }
 
-// Ends all calls after an abort: nothing progresses any more, and lent memory belongs to the
-// callers again.
+// Ends all calls, after an abort or on destruction. Afterwards, nothing progresses, and peers no
+// longer read lent memory.
 void CommunicatorImpl::abandon_calls() {
   if (transport_) transport_->revoke();
   while (Operation* const operation = collectives_.pop_front()) abandon(*operation);
@@ -256,7 +256,8 @@ void CommunicatorImpl::on_abort(const Error& error) {
   devices_.stop(error);
 }
 
-// Logs this rank's last calls, unless another rank has just aborted: then they would not help.
+// Logs this rank's last calls after a mismatch or timeout, and the call in progress after a death
+// or a lost connection. After other errors, this rank's calls would not help.
 void CommunicatorImpl::tell_last_calls(ErrorCode code) const {
   constexpr size_t kCallsShown = 4;
   const std::optional<CallRecord> last = recorder_.find(recorder_.last_started());

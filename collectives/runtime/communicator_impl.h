@@ -55,11 +55,11 @@ std::shared_ptr<void> allocate_on_device(size_t bytes);
 // Returns a function that makes communicators of the engine's job. The engine outlives it.
 MakeTogether maker(const std::shared_ptr<Engine>& engine);
 
-// The communicator that another one is derived from, and its purpose.
+// How a communicator was derived from another one.
 struct Origin {
   CommunicatorImpl* parent = nullptr;
   bool is_part = false;  // true: an internal part of the parent; both fail together
-  int queue = 0;         // number among the parent's queues, if it is one
+  int queue = 0;         // its index among the parent's queues; 0: not a queue
 };
 
 class CommunicatorImpl final : public ControlClient, public EngineClient, public DevicePeers {
@@ -99,7 +99,7 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   // Returns the paths between the ranks; null for a single rank.
   Paths* paths() { return paths_.get(); }
   void open_queues(int count);
-  // Returns queue `number` (from 1). Throws Error(invalid_argument) if it is not open.
+  // Returns the queue with this index (from 1). Throws Error(invalid_argument) if it is not open.
   const std::shared_ptr<CommunicatorImpl>& queue_of(int number);
 
   std::shared_ptr<const Operation> prepare(const Request& request, const CallOptions& options);
@@ -234,7 +234,7 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   const Origin origin_;
   const int exceptions_ = std::uncaught_exceptions();
   const std::chrono::nanoseconds timeout_;
-  const int64_t late_ns_;  // wait for a rank, in nanoseconds, that is worth a warning; 0: never
+  const int64_t late_ns_;  // duration of a wait for a rank that is worth a warning; 0: no warnings
   AbortState abort_;
   FlightRecorder recorder_;
   StallWatch stall_;
@@ -260,7 +260,8 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   uint32_t calls_made_;     // number of the last call
   Predecessors following_;  // predecessors of the call about to start
   uint32_t splits_made_ = 0;
-  std::map<uint64_t, uint64_t> groups_made_;  // number of communicators made, by members and tag
+  // Number of communicators that create() has made, by hash of members and tag.
+  std::map<uint64_t, uint64_t> groups_made_;
   OperationQueue collectives_;  // collectives in flight; the first one runs; owned by pool_
   Execution execution_;
   PointToPoint messages_;

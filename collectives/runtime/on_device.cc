@@ -1,5 +1,5 @@
-// Calls on GPU memory. They are ordered by the caller's stream and are not operations here;
-// device_routes.h implements them.
+// Calls on GPU memory. The caller's stream orders them, so they are no Operations in the
+// communicator's queues. device_routes.h implements them.
 
 #include <algorithm>
 #include <chrono>
@@ -162,7 +162,7 @@ Work CommunicatorImpl::start_unowned(const Request& request, const CallOptions& 
   return {this, start(request, options)};
 }
 
-// Exchanges bytes through the ranks' ordinary paths.
+// Gathers equally many bytes of each rank, in rank order, by an all_gather in host memory.
 std::vector<std::byte> CommunicatorImpl::exchange(std::span<const std::byte> mine) {
   std::vector<std::byte> all(mine.size() * static_cast<size_t>(size()));
   run(Request::all_gather({mine.data(), mine.size(), DType::u8},
@@ -171,8 +171,8 @@ std::vector<std::byte> CommunicatorImpl::exchange(std::span<const std::byte> min
   return all;
 }
 
-// Waits for the other ranks; called before the communicator is destroyed. Returns false if they
-// have not arrived.
+// Waits until all ranks have called it, before they destroy the communicator. Returns false after
+// two seconds, or if a rank has failed.
 bool CommunicatorImpl::meet_all() {
   constexpr std::chrono::seconds kPatience{2};
   if (abort_.raised()) return false;

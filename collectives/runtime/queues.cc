@@ -42,7 +42,7 @@ void CommunicatorImpl::open_queues(int count) {
       queues_.reserve(Communicator::kMostQueues);
       queues_.push_back(std::move(made));
     }
-    abort_.throw_if_raised();  // throws, because an abort is not passed on to the new queue
+    abort_.throw_if_raised();  // fail_queues() may have run before the new queue was in queues_
     queues_open_.store(number, std::memory_order_release);
   }
 }

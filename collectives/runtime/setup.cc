@@ -199,8 +199,8 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split_off(int color, int key
                                             origin);
 }
 
-// Creates a communicator of some ranks. Non-members do not take part. Each member must have begun
-// before any message of the new communicator reaches it.
+// Creates a communicator of some ranks. Non-members do not take part. The rounds of meet() form a
+// barrier, so that each member is ready before a message of the new communicator reaches it.
 std::shared_ptr<CommunicatorImpl> CommunicatorImpl::create(std::span<const int> ranks, int tag) {
   check_group(ranks, tag);
   const Control::Making making(engine_->control());
@@ -266,7 +266,7 @@ void CommunicatorImpl::meet(int next, int previous, int tag, uint64_t id) {
   abort_.throw_if_raised();
 }
 
-// Closes the paths. Meanwhile, queries of peers are answered with "makes no more calls".
+// Closes the paths. Questions of peers now get an empty answer: this rank makes no more calls.
 void CommunicatorImpl::close_transport() {
   leaving_.store(true);
   if (paths_) paths_->send_last_bytes(abort_, timeout_);

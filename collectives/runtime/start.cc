@@ -69,7 +69,7 @@ std::shared_ptr<const Operation> CommunicatorImpl::prepare(const Request& reques
   return prepared;
 }
 
-// Makes the next call wait for those of `works` that are not complete yet.
+// Makes the next call wait for the calls in `works` that are not complete yet.
 void CommunicatorImpl::follow(std::span<const Work> works) {
   std::vector<std::shared_ptr<Operation>> found;
   for (const Work& work : works) {
@@ -124,9 +124,9 @@ std::shared_ptr<Operation> CommunicatorImpl::set_off(const std::shared_ptr<Opera
   return operation;
 }
 
-// Completes a call that the caller waits for. The message is sent first; the start is recorded
-// while it is in flight. The lock is held for some rounds of polling, because most calls complete
-// within them, and is then released for other threads.
+// Completes a call that the caller waits for. First sends as much as possible, and records the
+// start while messages are in flight. Holds the lock for some rounds of polling, because most calls
+// complete within them, then releases it for other threads.
 void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation,
                               std::unique_lock<std::mutex>& lock) {
   if (operation == nullptr) return;
@@ -149,8 +149,8 @@ void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation,
   wait(*handle, Deadline::never(), stall);
 }
 
-// Makes other threads and other communicators take the operation into account, unless an abort has
-// ended it or is about to.
+// Counts the operation as in flight, for other threads and communicators. Does not count it after
+// an abort, because the abort ends the operation.
 void CommunicatorImpl::announce(Operation& operation) {
   if (operation.begun == 0) record_start(operation);
   if (!abort_.raised()) operation.active.begin(engine_->active());

@@ -16,8 +16,8 @@ namespace tutti::internal {
 
 namespace {
 
-// Returns the number by which other ranks are asked about the call. Messages have no number that
-// other ranks know.
+// Returns the call's number in questions to other ranks; 0 for a message, because its number is not
+// the same on other ranks.
 uint32_t asked_as(const Operation& operation) {
   return operation.point_to_point() ? 0 : operation.number;
 }
@@ -116,9 +116,9 @@ void CommunicatorImpl::end_stall(StallState& stall) {
   if (std::exchange(stall.has_asked, false)) stall_.forget_answers();
 }
 
-// Records progress during a stall. The progress may only be that a peer gave up and closed its
-// connections. If this call fails before it asks again, the last answers are still the best
-// information.
+// Ends a stall after progress, but keeps the peers' answers. The progress may only be that a peer
+// gave up and closed its connections; if this call then fails before it asks again, these answers
+// are the best explanation.
 void CommunicatorImpl::interrupt_stall(StallState& stall) {
   const bool has_asked = stall.has_asked || stall.asked_ns != 0;
   if (stall.asked_ns != 0) stall_.stop_waiting();
@@ -138,7 +138,7 @@ void CommunicatorImpl::check_stall(Operation& operation, StallState& stall) {
   const int64_t waited = now - stall.since_ns;
   const int ranks = engine_->control().size();
   const int64_t ask_after = at_least_for(ranks, kAskAfterNs);
-  // The late rank must be known by the time that a warning is due.
+  // Asks early enough to find the late rank before a warning is due.
   if (waited < (late_ns_ == 0 ? ask_after : std::min(ask_after, late_ns_ / 2))) return;
   const int64_t interval = std::min(stall.asked_ns / 2, at_least_for(ranks, kAskAgainNs));
   const bool again = stall.asked_ns == 0 || waited - stall.asked_ns > interval;
@@ -178,8 +178,8 @@ std::vector<AwaitedPeer> CommunicatorImpl::awaited_peers(const Operation& operat
   return awaited_peers;
 }
 
-// Publishes what this rank has exchanged in the call in progress. Messages between two ranks have
-// no numbers that both know, so nothing is published while one of them is waited for.
+// Publishes the messages that this rank has exchanged in the collective in progress. Publishes
+// nothing while the rank waits for a point-to-point call, because those have no common numbers.
 void CommunicatorImpl::note_exchanges(const Operation& operation) {
   uint32_t call = 0;
   std::vector<Exchange> exchanges;
@@ -213,10 +213,10 @@ void CommunicatorImpl::check_answers(const Operation& operation) {
   }
 }
 
-// Fails the call if it needs a peer that makes no more calls, which has destroyed its communicator
-// or left the job. The peer's last bytes may still be in the network, so the check is made only
-// when they have arrived. If several ranks wait for a rank that has left, the first of them to
-// detect that reports it.
+// Fails the call if it needs a peer that makes no more calls, because the peer has destroyed its
+// communicator or left the job. The peer's last bytes may still be in the network, so a peer counts
+// as gone only when they have arrived. If several ranks wait for that peer, the first to detect it
+// reports it.
 void CommunicatorImpl::check_gone(const Operation& operation) {
   std::map<int, std::string_view> gone;
   for (const int peer : missing(operation)) {
@@ -266,7 +266,7 @@ void CommunicatorImpl::time_out(const Operation& operation) {
              .rank = missing.culprit}));
 }
 
-// Explains unclaimed messages, among which is a message with a wrong tag.
+// Lists unclaimed messages: one of them may be the awaited message with a wrong tag.
 std::string CommunicatorImpl::explain_unclaimed() {
   const std::unique_lock lock = lock_for_call();
   std::string text;

@@ -1,5 +1,5 @@
-// Number of calls in flight in this process, over all communicators of the job. Waiting threads and
-// the progress thread use it.
+// Counts the calls in flight in this process, over all communicators of the job. Waiting threads
+// and the progress thread use the count.
 #pragma once
 
 #include <atomic>
@@ -13,13 +13,13 @@ namespace tutti::internal {
 // The count. Thread-safe.
 class ActiveCalls {
  public:
-  // Creates the count. `rings`: a progress thread waits for new calls.
+  // Creates the count. `rings`: true if a progress thread waits for new calls.
   ActiveCalls(WaitSet& wait_set, bool rings) : wait_set_(wait_set), rings_(rings) {}
 
   // Counts a call that begins; called by ActiveCall.
   void begins() {
     count_.fetch_add(1);
-    if (wait_set_.in_use()) wait_set_.wake();  // the sleeper does not wait for this call yet
+    if (wait_set_.in_use()) wait_set_.wake();  // the sleeping thread does not watch this call yet
     if (rings_) ring();
   }
   void ends() { count_.fetch_sub(1, std::memory_order_relaxed); }

@@ -48,7 +48,7 @@ void BoundSteps::make(const Plan& plan, const ChunkMap& chunks, const Bytes& byt
     total += chunks_in(step.src) + chunks_in(step.src2) + chunks_in(step.dst);
   }
   pieces_.clear();
-  pieces_.reserve(total);  // spans into it stay valid
+  pieces_.reserve(total);  // so that spans into pieces_ stay valid
   const auto pieces_of = [&](const RangeList& ranges, bool scales = false) {
     const size_t first = pieces_.size();
     for (const ChunkRange& range : ranges) {

@@ -1,5 +1,5 @@
-// A plan applied to one kind of call: each step with the bytes that it moves, computed once instead
-// of in every call and for every slice.
+// A plan applied to one kind of call: the location and length of the data of each step. They are
+// computed once instead of in every call and for every slice.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@
 
 namespace tutti {
 
-// A chunk as bytes from the start of its buffer. Scratch chunks get their locations here; scratch
-// holds accumulators if the call has any.
+// Location of a chunk in its buffer. If the call has accumulators, scratch chunks hold accumulators
+// instead of elements.
 struct Piece {
   Space space = Space::input;
   bool widened = false;  // true: accumulators, not elements
@@ -22,7 +22,7 @@ struct Piece {
   uint64_t length = 0;   // in elements
 };
 
-// Below this size a copy is faster than lending and waiting for the loan's return.
+// Least size of a lent message: below it, a copy is faster than lending and waiting for the return.
 inline constexpr uint64_t kLeastLent = 4 << 10;  // in bytes
 
 struct BoundStep {
@@ -46,7 +46,7 @@ struct BoundStep {
 class BoundSteps {
  public:
   BoundSteps() = default;
-  BoundSteps(const BoundSteps&) = delete;  // moves point into pieces
+  BoundSteps(const BoundSteps&) = delete;  // bound_steps_ has spans into pieces_
   BoundSteps& operator=(const BoundSteps&) = delete;
   BoundSteps(BoundSteps&&) = default;
   BoundSteps& operator=(BoundSteps&&) = default;
@@ -56,8 +56,8 @@ class BoundSteps {
     uint64_t accumulator = 0;  // bytes of an accumulator; 0: elements are accumulators
     uint64_t scratch_chunk = 0;
   };
-  // Computes the moves. `private_blocks`: a message states its block's length, which only its two
-  // ranks know.
+  // Computes the steps. `private_blocks`: true if only the two ranks of a message have its length,
+  // so that the signature in its header must state it.
   void make(const Plan& plan, const ChunkMap& chunks, const Bytes& bytes,
             const std::array<uint64_t, 2>& signature, bool private_blocks);
 

@@ -56,7 +56,7 @@ struct CallKey {
   }
 };
 
-// Returns true if two calls use the same operator; keys compare everything else.
+// Returns true if two calls use the same operator. A key contains only the kind of the operator.
 inline bool same_operator(const Reduction& a, const Reduction& b) {
   if (a.op == ReduceOp::premul_sum) return a.factor == b.factor;
   return a.op != ReduceOp::user || a.function == b.function || a.function->same_as(*b.function);

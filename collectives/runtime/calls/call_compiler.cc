@@ -22,7 +22,7 @@ bool is_whole(const Reduction& reduction) {
 
 }  // namespace
 
-// A single rank sends nothing, so any limits are valid.
+// The initial limits serve a single rank, which sends nothing; use() replaces them.
 CallCompiler::CallCompiler(int rank, int size, MessagePlan message_plan)
     : rank_(rank),
       size_(size),

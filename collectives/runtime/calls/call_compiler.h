@@ -26,9 +26,9 @@ class CallCompiler {
 
   // Compiles for `rank` of `size`. Reads TUTTI_ALGORITHM and TUTTI_DETERMINISTIC.
   CallCompiler(int rank, int size, MessagePlan message_plan);
-  // Sets the plans to use; call it before the first call of several ranks. `plans` are over the
-  // layout of the ranks, `plans_in_rank_order` over the order of their numbers, which canonical
-  // sums use.
+  // Sets the plans to use; with several ranks, call it before compiled(). `plans` order the ranks
+  // by their layout on the hosts. `plans_in_rank_order` order them by rank; canonical calls use
+  // these.
   void use(std::shared_ptr<Plans> plans, std::shared_ptr<Plans> plans_in_rank_order);
 
   // Returns the compiled call. Throws Error(invalid_argument) or Error(unsupported). The reference
@@ -38,13 +38,13 @@ class CallCompiler {
 
   // Returns true if the result must not depend on the algorithm.
   bool must_be_canonical(const Request& request, const CallOptions& options) const;
-  // Returns the algorithm that the call or the setting names, over ranks in numerical order; null
-  // if the library chooses. Throws Error(unsupported) if that algorithm does not support the call.
+  // Returns the algorithm that the call or the setting names, for ranks in numerical order; null if
+  // neither names one. Throws Error(unsupported) if that algorithm does not support the call.
   const Algorithm* named_algorithm(const Request& request, const CallOptions& options,
                                    bool canonical) const {
     return named(request, options, canonical, *plans_in_rank_order_);
   }
-  // Returns the shape of several ranks in numerical order.
+  // Returns the communicator's shape with ranks in numerical order. There must be several ranks.
   Shape shape() const { return plans_in_rank_order_->shape(0); }
 
  private:

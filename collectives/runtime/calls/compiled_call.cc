@@ -53,8 +53,8 @@ Blocks in_units(Blocks&& blocks, uint64_t width) {
   return std::move(blocks);
 }
 
-// Throws Error(unsupported) if a message has no room for one element of each of its chunks: the
-// elements are wide, or a named algorithm sends the chunks of thousands of ranks at once.
+// Throws Error(unsupported) if a message has no room for one element of each of its chunks, because
+// the elements are wide, or a named algorithm sends the chunks of thousands of ranks at once.
 void check_width(const CompiledCall& compiled, uint64_t widest, const Limits& limits) {
   const auto chunks = static_cast<uint64_t>(compiled.plan->program.chunks_per_message);
   const size_t longest = compiled.point_to_point()

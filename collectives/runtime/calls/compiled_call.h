@@ -19,13 +19,13 @@
 namespace tutti {
 
 struct CompiledCall {
-  const Plan* plan = nullptr;            // null: single rank, or the peer is not known yet
+  const Plan* plan = nullptr;            // null: no peer, or the peer is not known yet
   const Algorithm* algorithm = nullptr;  // null for point-to-point calls and single ranks
   Signature signature;
   std::array<uint64_t, 2> signature_words = {};  // the encoded Signature
   uint64_t signature_bytes = 0;  // size in bytes of the elements counted in the signature
   Reduction reduction;
-  bool private_blocks = false;  // true: each rank knows only its own blocks
+  bool private_blocks = false;  // Request::blocks_are_private()
   Blocks input_blocks;          // for v-variants, in elements as defined below
   Blocks output_blocks;
   // From this member on, an element is a value of the operator: `width` elements of the dtype.
@@ -52,9 +52,9 @@ struct CompiledCall {
   // True if messages may be read in place. It is false for short point-to-point calls, whose send()
   // returns before the peer has called recv().
   bool lends = true;
-  // true: a few kilobytes, which take negligible time once all ranks have arrived.
+  // True for a call on a few kilobytes, which takes negligible time once all ranks have arrived.
   bool brief = false;
-  // true: results are too large for the cache, so non-temporal stores are used.
+  // True if results are too large for the cache, so that non-temporal stores are used.
   bool streams = false;
 
   bool point_to_point() const { return signature.collective == Collective::send_recv; }
@@ -78,8 +78,8 @@ inline Aliasing aliasing_of(const Request& request) {
 CompiledCall compiled_of(Request&& request, int rank, int size, const Algorithm* algorithm,
                          const Plan* plan);
 
-// Computes the members from `dtype` on, which follow from the plan and the call. `peer_is_near`: a
-// message travels through shared memory.
+// Computes the members from `dtype` on, which follow from the plan and the call. `peer_is_near`:
+// true if a point-to-point message travels through shared memory.
 void derive(CompiledCall& compiled, const Limits& limits, bool peer_is_near = true);
 
 }  // namespace tutti

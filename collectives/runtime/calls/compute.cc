@@ -94,7 +94,7 @@ void Execution::compute_blocks(const Slice& slice, const BoundStep& bound, Opera
   const bool streams = compiled_->streams && bound.is_result && !in_its_place;
   const uint64_t most =
       elements_of_block(std::max(compiled_->element_bytes, compiled_->accumulator_bytes));
-  Block aside;  // streamed results are computed here
+  Block aside;  // holds a block of a streamed result before it is stored
   while (at.count > 0) {
     const uint64_t block = std::min(at.count, most);
     std::byte* const dst = streams ? aside.bytes : at.dst;

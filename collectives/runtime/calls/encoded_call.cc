@@ -99,7 +99,7 @@ EncodedCall::EncodedCall(const Request& request, WireFormat format, int rank, in
   encoded_.input.count = elements_of(sent_, format);
   encoded_.output.count = elements_of(received_, format);
   encoded_.input.dtype = encoded_.output.dtype = element_;
-  // Uses one buffer for both if that does not change the call.
+  // An all_reduce gives the same result in place, so its input and output share one buffer.
   const bool in_place = c == Collective::all_reduce;
   const uint64_t bytes = size_of(element_);
   const auto whole_lines = [bytes](uint64_t elements) {

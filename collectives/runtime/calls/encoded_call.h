@@ -4,7 +4,7 @@
 //   input  f32 --encode--> elements --- the call, of these elements ---> elements --decode--> f32
 //
 // The inner call is an ordinary call of another type, so it works with every collective, algorithm
-// and transport, which slice it at whole blocks. A rank that forwards a result forwards the
+// and transport; slices consist of whole elements. A rank that forwards a result forwards the
 // result's encoded form, so all ranks decode the same bits. Each rank's block of a buffer begins
 // with a new element.
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace tutti::internal {
 
-// Throws the errors of EncodedCall's constructor. It is for callers that queue calls for later.
+// Throws the errors of EncodedCall's constructor, for callers that construct the call later.
 void check_wire(const Request& request, WireFormat format);
 
 class EncodedCall {
@@ -64,8 +64,8 @@ class EncodedCall {
   void* output_;
   bool has_result_;
   bool combines_;
-  Reduction combined_;        // of a receive: how it combines
-  float* decoded_ = nullptr;  // of a receive in another format: decoded values, in memory_
+  Reduction combined_;        // operator of a receive that combines
+  float* decoded_ = nullptr;  // space in memory_ for the decoded values of such a receive
   std::unique_ptr<std::byte[]> memory_;
   Request encoded_;
 };

@@ -1,5 +1,5 @@
-// The messages of a call that a rank has exchanged with a peer so far: what two ranks compare when
-// each waits for the other.
+// Counts of the messages of a call that a rank has exchanged with a peer so far. Two ranks that
+// wait for each other compare these counts.
 #pragma once
 
 #include <cstdint>

@@ -71,8 +71,8 @@ void Execution::go_whole() {
   cut_into(1, 1);
 }
 
-// Learns if the sender sends slices or a whole message. Returns false until the sender has
-// announced it. A sender whose buffer's registration has ended falls back to slices.
+// Determines if the message is sent in slices or as a whole. On a receiver, returns false until the
+// sender has announced it. A sender falls back to slices if its buffer's registration has ended.
 bool Execution::know_form() {
   const BoundStep& bound = compiled_->bound_steps[0];
   if (compiled_->sends) {
@@ -162,8 +162,9 @@ uint64_t Execution::elements_in(const Slice& slice, std::span<const Piece> messa
   return elements;
 }
 
-// Returns true if a message is not sent because it has no data. Tokens are always sent. So are
-// messages of slice 0 if only the two ranks know the block's length, as in point-to-point calls.
+// Returns true if a message is not sent because it has no data. Tokens (messages without chunks)
+// are always sent, as are all point-to-point messages. With private blocks slice 0 is always sent
+// too, because its header carries the block's length.
 bool Execution::is_silent(uint64_t elements, std::span<const Piece> message,
                           const Slice& slice) const {
   if (elements > 0 || message.empty()) return false;
@@ -190,7 +191,7 @@ Attempt Execution::run_send(const Slice& slice, size_t step) {
         loans_.push_back({.number = loan});
         return Attempt::begun;
       }
-      if (form_ == Form::whole) return Attempt::waits;  // the registration has ended meanwhile
+      if (form_ == Form::whole) return Attempt::waits;  // the registration ended; see know_form()
     }
     if (bound.peers.size() == 1) {
       const bool sent = transport_->write(bound.peer, slice.lane, header, payload, credit);

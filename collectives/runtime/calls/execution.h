@@ -1,4 +1,4 @@
-// Runs one call's program on this rank: the only code that moves bytes by a program.
+// Runs one call's program on this rank, for buffers in host memory.
 //
 // The call is divided into slices, and slice s runs on lane s mod L; lanes are independent. Within
 // a lane the queues of the plan progress independently, slice after slice (queue_walk.h):
@@ -8,12 +8,13 @@
 //   send →1  [s0 s1]   [s0 ...            queues keep their order, but overtake each other
 //   local    [c]       [c]
 //
-// Older slices never wait for younger ones, so all that verify proves for one slice holds for all.
+// Older slices never wait for younger ones, so what `tutti verify` proves for one slice holds for
+// all slices.
 //
 // A long point-to-point message whose buffer the receiver can access is sent by rendezvous: one
 // message names the buffer, and the receiver reads the buffer when it reaches its receive. So a
-// sender that computes does not delay the receiver. All other messages are sent in slices (eager).
-// The first message shows which of the two methods the sender has chosen.
+// sender that is busy computing does not delay the receiver. All other messages are sent in slices
+// (eager). The first message shows which of the two methods the sender has chosen.
 #pragma once
 
 #include <algorithm>
@@ -56,8 +57,8 @@ struct Unexpected {
 class Execution {
  public:
   // Starts the program. The operation must outlive the execution. `transport` may be null if the
-  // program does not communicate. `received` counts bytes by peer and is written only by executions
-  // of this communicator.
+  // program does not communicate. received[p] counts the bytes that arrive from rank p; only
+  // executions of this communicator write these counters.
   void start(const internal::Operation& operation, Transport* transport,
              std::atomic<uint64_t>* received);
   // Returns true if any step progressed.
@@ -77,7 +78,7 @@ class Execution {
     std::array<uint64_t, 3> shift{};  // bytes, by space
   };
 
-  // Unknown: the sender has not announced it yet.
+  // Form of a point-to-point message. `unknown`: the sender has not announced the form yet.
   enum class Form : uint8_t { slices, whole, unknown };
   struct Loan {
     int number = 0;  // the transport's number of the loan
@@ -124,8 +125,8 @@ class Execution {
   }
   // Computes dst = a op b, or dst = a, including scaling, division and conversion.
   void compute(const Slice& slice, const BoundStep& bound, const Operands& at);
-  // Computes the same block by block. Each block of a message is returned to the sender while it is
-  // in the L1 cache.
+  // Computes what compute() does, block by block. Each block of a message is returned to the sender
+  // while it is in the L1 cache.
   void compute_blocks(const Slice& slice, const BoundStep& bound, Operands at);
   void compute_block(std::byte* dst, const Operands& at, uint64_t count, bool divides) const;
   void combine(std::byte* dst, const std::byte* a, const std::byte* b, uint64_t count,

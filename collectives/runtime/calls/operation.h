@@ -28,11 +28,12 @@ struct Operation {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::chrono::nanoseconds timeout{0};  // 0: no deadline
-  // The conversion of a call in another wire format; `input` and `output` are then its encoded
-  // buffers.
+  // The conversion of a call in another wire format, or of a receive that combines. `input` and
+  // `output` are then its encoded buffers.
   std::shared_ptr<const EncodedCall> encoded;
 
-  uint32_t number = 0;            // collectives: from 1; messages: by peer and direction
+  // Number of the call, from 1. Collectives are counted together, messages per peer and direction.
+  uint32_t number = 0;
   Operation* previous = nullptr;  // neighbours in its queue (operation_queue.h)
   Operation* next = nullptr;
   Ticks begun = 0;    // 0: not recorded yet
@@ -41,17 +42,17 @@ struct Operation {
   // compiled for the received message, if it differs from `compiled`.
   std::shared_ptr<const CompiledCall> matched;
   MessageInfo received;
-  uint64_t order = 0;    // position in the order of calls
+  uint64_t order = 0;    // position in the order of receive calls
   bool probes = false;   // true: completes when a message is there, and does not consume it
-  bool started = false;  // false while it waits for the calls ahead of it
-  Predecessors after;    // calls that it waits for, besides those ahead of it
+  bool started = false;  // false while it waits for the calls ahead of it in its queue
+  Predecessors after;    // other calls that must complete before it starts
   std::function<void(const Error*)> on_end;
   std::atomic<bool> awaited{false};  // a thread waits for it or has polled it
   std::atomic<bool> done{true};      // true: complete, or not begun
   // Set to true by the thread that waited for the operation, as its last access to the operation.
   std::atomic<bool> left{false};
   std::atomic<bool> failed{false};  // true: it will never complete
-  std::optional<Error> failure;     // why it failed; written before `failed`
+  std::optional<Error> failure;     // the error with which it failed; written before `failed`
 
   // Resets the state of a planned operation before it is queued.
   void begin() {
@@ -62,8 +63,7 @@ struct Operation {
     awaited.store(false, std::memory_order_relaxed);
     done.store(false, std::memory_order_relaxed);
   }
-  // Convert the buffers of a call in another wire format: encode() before it runs, decode() on
-  // completion.
+  // Convert the buffers if `encoded` is set: encode() before the call runs, decode() on completion.
   void encode() const {
     if (encoded) encoded->encode();
   }

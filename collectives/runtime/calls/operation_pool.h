@@ -3,9 +3,9 @@
 //
 // The pool is not notified when a Work is dropped, so it checks: first the operation used last,
 // which blocking calls find free, then the candidates of the last sweep over all operations. If a
-// sweep finds less than half of the pool free, as many new operations are allocated before the next
-// sweep. A sweep over n operations is thus amortized over at least n / 2 calls, and the pool stays
-// within about twice the largest number of operations in use at a time.
+// sweep finds fewer free operations than half of the pool, the missing number is allocated before
+// the next sweep. A sweep over n operations is thus amortized over at least n / 2 calls, and the
+// pool stays within about twice the largest number of operations in use at a time.
 #pragma once
 
 #include <atomic>

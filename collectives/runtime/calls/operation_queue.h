@@ -1,5 +1,5 @@
-// Intrusive list of operations in the order of their calls. Each operation is in at most one queue,
-// which does not own it. Adding and removing take constant time and allocate nothing.
+// Intrusive list of operations in the order of their calls. An operation is in at most one queue;
+// queues do not own operations. Adding and removing take constant time and allocate nothing.
 #pragma once
 
 #include <cstddef>

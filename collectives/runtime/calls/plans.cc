@@ -17,8 +17,8 @@ Plan plan_of(const Algorithm& algorithm, const Shape& shape, bool in_place, Arit
 }  // namespace
 
 CallToPlan wanted_of(const Request& request, int ranks, Grade at_least) {
-  // Size that stands for blocks whose lengths only two ranks know. The choice must not depend on
-  // such lengths.
+  // Assumed size of private blocks. The choice of the algorithm must not depend on their lengths,
+  // which are not known on all ranks.
   constexpr uint64_t kUnknown = 64 << 10;
   const uint64_t bytes = request.count * size_of(request.dtype());
   return {.collective = request.collective,
@@ -34,7 +34,7 @@ CallToPlan wanted_of(const Request& request, int ranks, Grade at_least) {
 
 // The choice of algorithms is the same on every rank, so the ranks of a process make it once.
 struct Plans::Choosing {
-  Kind kind;  // of any of the ranks
+  Kind kind;  // kind on the rank that created this object
   std::string model;
   std::mutex mutex;  // guards `planner`
   Planner planner;
@@ -47,7 +47,8 @@ struct Plans::Choosing {
   }
 };
 
-// Algorithms besides the built-in ones belong to one rank, and so does a planner that knows them.
+// Returns the Choosing of this kind and model, or creates it. It is shared only if there are no
+// additional algorithms, because those are objects of one rank.
 std::shared_ptr<Plans::Choosing> Plans::choosing_for(const Kind& kind, const CostModel& model,
                                                      std::vector<const Algorithm*> more) {
   static std::mutex mutex;

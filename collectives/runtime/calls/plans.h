@@ -1,6 +1,6 @@
-// The algorithms and plans of a communicator's calls. They depend only on the shape of the
-// communicator, so equal communicators of one process share them: the first call of a new
-// communicator does not predict and prove them again.
+// The algorithms and plans of a communicator's calls. They depend only on the kind of communicator
+// (Plans::Kind), so communicators of one kind in a process share them. A new communicator then
+// neither predicts times nor checks plans again.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class Plans {
     Hosts hosts;
     Limits limits;
     bool any_shm = false;            // true: members of one host share memory
-    PathClass far = PathClass::tcp;  // path of all other pairs
+    PathClass far = PathClass::tcp;  // path of members that do not share memory
     bool lends = false;              // true: some of this rank's messages are read in place
     bool operator==(const Kind&) const = default;
   };
@@ -45,8 +45,8 @@ class Plans {
   Shape shape(int root) const;
   // Returns the algorithm for the call. Throws Error(unsupported) if none supports it.
   const Algorithm& choose(const CallToPlan& wanted);
-  // Returns this rank's plan of an algorithm that supports the shape. Valid during this object's
-  // life.
+  // Returns this rank's plan of an algorithm that supports the shape. The plan lives as long as
+  // this object.
   const Plan& plan(const Algorithm& algorithm, int root, bool in_place, Arithmetic arithmetic);
 
  private:

@@ -37,7 +37,8 @@ Operation* first_accepting(const OperationQueue& receives, const Signature& mess
   return nullptr;
 }
 
-// Returns the envelope of a message. In another wire format, it states the decoded values.
+// Returns the envelope of a message. For a message in another wire format, it has the type and the
+// count of the decoded values.
 MessageInfo describe(int source, const Signature& message) {
   MessageInfo info{
       .source = source, .tag = message.root, .dtype = message.dtype, .count = message.count};

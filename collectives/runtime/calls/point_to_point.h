@@ -2,11 +2,11 @@
 //
 // Messages between two ranks arrive in the order in which they were sent. A receive may name a
 // source and a tag; a message matches the oldest receive that accepts it. A message that no receive
-// accepts stays in the transport, which blocks its sender, until a receive with another tag needs a
+// accepts stays in the transport and blocks its sender, until a receive with another tag needs a
 // message behind it. It is then buffered, up to TUTTI_UNEXPECTED_BYTES in total. Beyond that limit
 // the sender stays blocked until buffered messages have been received, or until a thread waits for
 // (or polls) a receive that may match a later message. Such a receive overrides the limit, because
-// the program may have nothing else to do.
+// the program may be unable to continue without it.
 //
 //     front of the stream of rank 2:  tag 5 | tag 7        receives: (from 2, tag 7)
 //                                       |      `------------------------^
@@ -41,7 +41,7 @@ class PointToPoint {
   // Callbacks into the communicator.
   struct Owner {
     const AbortState& abort;
-    std::function<bool(Operation&)> may_start;  // true if the operation's predecessors are complete
+    std::function<bool(Operation&)> may_start;  // returns true if the predecessors are complete
     std::function<void(Operation&)> completed;
     std::function<void(Operation&)> abandoned;
     std::function<void(const Error&)> failed;
@@ -52,21 +52,21 @@ class PointToPoint {
     // Compiles the receive of one message.
     std::function<std::shared_ptr<const CompiledCall>(Buffer, int source, const Signature&)>
         compiled;
-    std::atomic<uint64_t>* received;  // bytes by peer, for Execution::start()
+    std::atomic<uint64_t>* received;  // counters of bytes by peer, for Execution::start()
   };
 
-  // Prepares for `rank` of `size`. `most_kept`: limit on the bytes that are buffered for other
-  // ranks' messages while no thread waits.
+  // Prepares for `rank` of `size`. `most_kept`: most bytes of other ranks' messages that are
+  // buffered while no thread waits for a receive.
   PointToPoint(int rank, int size, uint64_t most_kept, Owner owner);
-  // Sets the transport, null for a single rank; call it first.
+  // Sets the transport. Call it before all other functions if there are several ranks.
   void use(Transport* transport) { transport_ = transport; }
   // Returns the plan of a message in one direction.
   const Plan* plan(int peer, bool sends);
 
-  // Starts a send once the calls that it follows are complete.
+  // Starts a send as soon as its predecessors (Operation::after) are complete.
   void send(Operation& operation);
-  // Starts a receive or a probe once the calls that it follows are complete. A probe completes as
-  // soon as a matching message is there, and leaves the message in place.
+  // Starts a receive or a probe as soon as its predecessors are complete. A probe completes when a
+  // matching message is there, and leaves the message in place.
   void receive(Operation& operation);
   // Cancels a receive or probe that no message has matched. The operation is then done.
   void withdraw(Operation& operation);
@@ -96,7 +96,7 @@ class PointToPoint {
   struct Incoming {
     OperationQueue receives;     // receives from this source, oldest first
     Operation* taker = nullptr;  // receive of the message that is arriving
-    Operation* ready = nullptr;  // oldest receive, if the execution was started for it
+    Operation* ready = nullptr;  // the oldest receive, if `execution` was started for it
     Execution execution;
     uint32_t taken = 0;
     std::unique_ptr<Plan> plan;
@@ -115,9 +115,9 @@ class PointToPoint {
   struct Kept {
     Message message;
     std::unique_ptr<std::byte[]> payload;
-    // Operation that receives it; null once it has arrived completely.
+    // Operation that receives the message into `payload`; null once it has arrived completely.
     std::unique_ptr<Operation> arriving;
-    Operation* taker = nullptr;
+    Operation* taker = nullptr;  // receive that matches the message; null: none yet
   };
 
   Peer& peer(int rank);
@@ -148,14 +148,14 @@ class PointToPoint {
   const int rank_;
   const Owner owner_;
   Transport* transport_ = nullptr;
-  // There is state only for the ranks with which this one has exchanged messages, and only these
-  // are polled. So neither memory nor time grows with the number of ranks.
+  // Only ranks with which this one has exchanged messages have a Peer, and only these are polled.
+  // So neither memory nor time grows with the number of ranks.
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null before the first message
   std::vector<Peer*> used_;                   // the peers that exist
   OperationQueue from_any_;                   // receives from any source, oldest first
   OperationQueue early_;                      // operations whose predecessors are not complete
   std::list<Kept> kept_;                      // buffered messages in order of arrival
-  uint64_t kept_bytes_ = 0;                   // bytes of other ranks' messages among these
+  uint64_t kept_bytes_ = 0;                   // bytes of other ranks' messages in kept_
   const uint64_t most_kept_;
   uint64_t receives_ = 0;
   int in_flight_ = 0;

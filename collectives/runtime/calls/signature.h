@@ -19,21 +19,22 @@ struct Signature {
   bool uneven = false;     // true: a v-variant
   bool own = false;        // true: a library-internal message; messages are never uneven
   uint64_t algorithm = 0;  // Algorithm::id; for a message Request::tail
-  // For a message: the tag. For a collective with uneven blocks but without a root: the hash of the
-  // blocks. For all others: the root, and in the bits from kRootBits on Request::tail.
+  // For a message: the tag. For all_gatherv and reduce_scatterv: a hash of the blocks. For all
+  // other collectives: the root (0 if there is none); if they are even, Request::tail is stored in
+  // the bits from kRootBits on.
   int32_t root = 0;
   uint64_t count = 0;
   bool operator==(const Signature&) const = default;
 };
 
-// Largest number of elements that fits, which exceeds any address space.
+// Largest `count` that can be encoded. No buffer in a 48-bit address space has more elements.
 inline constexpr uint64_t kMostElements = (uint64_t{1} << 48) - 1;
 
-// Number of bits of a root: enough for the ranks of any job.
+// Number of bits for a root, which is enough for the ranks of any job.
 inline constexpr int kRootBits = 21;
 
 std::array<uint64_t, 2> encode(const Signature& signature);
-// Returns the signature's words with the count replaced.
+// Returns the words of a signature, with `count` in place of the signature's count.
 std::array<uint64_t, 2> with_count(std::array<uint64_t, 2> words, uint64_t count);
 // Decodes the words of a header. Values out of range (from a garbled header) are decoded as they
 // are; to_string() accepts them.

@@ -102,7 +102,8 @@ void ByHosts::run(const Request& request, const CallOptions& options) {
   }
 }
 
-// Runs the parts of an all_reduce in the output buffer, which is complete on every rank.
+// Runs the parts of an all_reduce. Partial results are stored in the output buffer, which holds all
+// elements on every rank.
 void ByHosts::all_reduce(const Request& request, const CallOptions& options) {
   const Blocks blocks = equal_parts(request.output.count, inside_->size());
   const auto mine = static_cast<size_t>(inside_->rank());
@@ -114,7 +115,7 @@ void ByHosts::all_reduce(const Request& request, const CallOptions& options) {
   inside_->run_on_device(Request::all_gatherv(as_const(part), request.output, blocks), options);
 }
 
-// Computes first this host's sums of the block of each GPU at this position, then the sums over
+// First reduces, within this host, the block of each GPU at this position; then reduces across
 // hosts.
 void ByHosts::reduce_scatter(const Request& request, const CallOptions& options) {
   const cuda::CurrentContext current(context_);

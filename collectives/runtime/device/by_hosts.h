@@ -2,9 +2,9 @@
 // or reduce data within each host, and each GPU communicates with the GPUs at its position on the
 // other hosts.
 //
-//     all_reduce      reduce-scatter inside, all-reduce across, all-gather inside
-//     reduce_scatter  reduce-scatter inside for each host's blocks, reduce-scatter across
-//     all_gather      all-gather across, all-gather inside of each host's blocks
+//     all_reduce      reduce-scatter inside a host, all-reduce across hosts, all-gather inside
+//     reduce_scatter  for each host's blocks a reduce-scatter inside, then reduce-scatter across
+//     all_gather      all-gather across, then for each host's blocks an all-gather inside
 //
 // So each of a host's n GPUs sends only 1/n of the bytes to other hosts.
 #pragma once
@@ -27,8 +27,8 @@ class ByHosts {
   // Returns true if such a call is supported and may be faster than staging.
   static bool can(const Request& request, const Hosts& hosts);
 
-  // Prepares calls. `inside`: the ranks of this rank's host; `across`: the ranks at its position on
-  // all hosts; both in rank order. `device`: this rank's GPU.
+  // Prepares calls. `inside`: the ranks of this rank's host; `across`: the ranks at this rank's
+  // position on all hosts; both in rank order. `device`: this rank's GPU.
   ByHosts(int rank, const Hosts& hosts, int device, std::shared_ptr<DevicePeers> inside,
           std::shared_ptr<DevicePeers> across);
   ~ByHosts();
@@ -49,8 +49,8 @@ class ByHosts {
   const cuda::Context context_;
   const std::shared_ptr<DevicePeers> inside_;
   const std::shared_ptr<DevicePeers> across_;
-  const std::vector<int> at_position_;  // ranks here of the members of `across`
-  // Memory of partial results. The last one is in use; captured calls may still use the others.
+  const std::vector<int> at_position_;  // the ranks at this rank's position on all hosts
+  // Memory for partial results. New calls use the last entry; captured calls may use earlier ones.
   std::vector<cuda::DeviceMemory> partial_;
   cuda::CallOrder order_;  // order of the calls that use partial_
 };

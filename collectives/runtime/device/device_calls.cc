@@ -31,7 +31,7 @@ std::string agreed_class(int device, const gpu::Exchange& exchange) {
   return {mine.data()};
 }
 
-// Returns what a kernel can do with the windows.
+// Returns how kernels can reach the buffers of other ranks.
 Reach reach_of(const Request& request, const std::optional<gpu::LentBuffers>& lent) {
   if (!lent) return Reach::slots;
   const DType dtype = request.dtype();
@@ -108,8 +108,8 @@ void DeviceCalls::end() {
   if (watcher_.joinable()) watcher_.join();
 }
 
-// Polls for mismatches. A kernel that finds a message of another call terminates but cannot notify
-// anybody.
+// Polls for mismatches. A kernel that finds a message of another call terminates, but cannot notify
+// the host.
 void DeviceCalls::watch(const std::stop_token& end) {
   constexpr std::chrono::milliseconds kBetweenLooks{5};
   std::unique_lock lock(mutex_);

@@ -25,7 +25,7 @@
 
 namespace tutti::internal {
 
-// Throws Error(invalid_argument) if a buffer is memory that CUDA does not know.
+// Throws Error(invalid_argument) if a buffer is memory that CUDA did not allocate.
 void check_device_memory(const Request& request);
 
 class DeviceCalls {
@@ -48,8 +48,8 @@ class DeviceCalls {
   // requested algorithm or null. Not thread-safe.
   void run(const Request& request, const Algorithm* named, bool canonical, cuda::CUstream stream);
   GpuChoice choose(const Request& request, const Algorithm* named, bool canonical);
-  // Registers a window (gpu::Windows::add()), which ends with the last copy of the returned
-  // pointer. Collective.
+  // Registers a window (gpu::Windows::add()). The registration ends with the last copy of the
+  // returned pointer. Collective.
   std::shared_ptr<void> register_window(void* data, size_t bytes);
   // Blocks until all calls have ended.
   void drain();
@@ -70,8 +70,8 @@ class DeviceCalls {
   struct HashOfKind {
     size_t operator()(const Kind& kind) const;
   };
-  // Maximum number of cached calls. It exceeds the number of kinds of calls that a model repeats;
-  // uneven calls may come in any number of kinds.
+  // Maximum number of cached calls. It exceeds the number of kinds of calls that a model repeats.
+  // There must be a limit, because uneven calls may come in any number of kinds.
   static constexpr size_t kMostKept = 512;
 
   GpuChoice choose(const Kind& kind);
@@ -85,7 +85,8 @@ class DeviceCalls {
   const int device_;
   const Environment surroundings_;
   gpu::Executor executor_;
-  std::optional<gpu::CopyCalls> copies_;  // present if enabled; meeting_ synchronises their ranks
+  // Calls by copy engines, if enabled (TUTTI_GPU_PROTOCOL=engines); meeting_ is their barrier.
+  std::optional<gpu::CopyCalls> copies_;
   std::shared_ptr<gpu::DeviceCall> meeting_;
   std::optional<GpuPlanner> planner_;
   Recent<Kind, std::shared_ptr<gpu::DeviceCall>, HashOfKind> kept_{kMostKept};

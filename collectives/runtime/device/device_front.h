@@ -26,12 +26,11 @@ class DeviceFront {
     const std::lock_guard lock(mutex_);
     return use(routes(device));
   }
-  // Terminates all calls. It does not wait for one that is being started.
+  // Terminates all calls. Does not wait for a call that is being enqueued.
   void stop(const Error& error);
   // Ends the calls; called when the communicator is destroyed. Other ranks' kernels write to this
-  // rank's memory until their last calls have ended: `all_leave` waits for the other ranks and
-  // returns false if some may not have arrived. In that case the memory is kept until the process
-  // ends.
+  // rank's memory until their last calls have ended. So `all_leave` waits for the other ranks; if
+  // it returns false, some might still run kernels, and the memory is kept until the process ends.
   void leave(const std::function<bool()>& all_leave);
 
  private:

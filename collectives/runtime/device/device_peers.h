@@ -7,7 +7,7 @@
 
 namespace tutti::internal {
 
-// A communicator as seen by these calls. Thread-safe.
+// A communicator of some of the ranks. Thread-safe.
 class DevicePeers {
  public:
   virtual int rank() const = 0;

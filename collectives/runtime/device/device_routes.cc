@@ -13,8 +13,8 @@ namespace tutti::internal {
 
 DeviceRoutes::DeviceRoutes(int device, Means means) : device_(device), means_(std::move(means)) {}
 
-// Stores a new object. If an abort arrived while it was created, the abort has stopped only the
-// other members.
+// Stores a new object. An abort that arrived while it was created has stopped only the other
+// members, so all members are stopped again.
 template <typename Pointer>
 void DeviceRoutes::keep(Pointer& member, Pointer made) {
   {

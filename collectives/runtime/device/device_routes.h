@@ -2,7 +2,7 @@
 //
 //   kernels    among ranks of one host whose GPUs access each other's memory (device_calls.h)
 //   by hosts   all_reduce, reduce_scatter and all_gather over several such hosts: kernels within
-//              each host; GPUs at one position communicate between hosts (by_hosts.h)
+//              each host, then between the GPUs at equal positions of all hosts (by_hosts.h)
 //   staged     all other calls: through host memory and its transports (staged_calls.h)
 //
 // All ranks make the same decision. A route's resources are created, by all ranks, at the first
@@ -56,19 +56,19 @@ class DeviceRoutes {
 
   // Enqueues the call on its stream and returns.
   void run(const DeviceRequest& call);
-  // Registers a window. Collective. Returns null if calls do not run as kernels, the only route
-  // that uses windows.
+  // Registers a window. Collective. Returns null if calls do not run as kernels, because no other
+  // route uses windows.
   std::shared_ptr<void> register_window(void* data, size_t bytes);
   // Returns the algorithm that the call would use. Collective, as is run().
   std::string algorithm_of(const DeviceRequest& call);
   // Objects that may have to outlive the communicator.
   struct KeptAlive {
-    // Present if other ranks' kernels may still write to its memory.
+    // Null if there are none. Other ranks' kernels may still write to the memory of this object.
     std::unique_ptr<DeviceCalls> kernels;
     std::unique_ptr<StagedCalls> staged;
     bool drained = true;  // if false, streams may still submit calls to `staged`
   };
-  // Blocks until all calls have ended or CUDA has failed. No call can run afterwards.
+  // Blocks until all calls have ended or CUDA has failed. Make no call afterwards.
   KeptAlive end();
   // Terminates all calls, including calls of the communicators made for the routes. Thread-safe.
   void stop(const Error& error);

@@ -104,8 +104,8 @@ StagedCalls::Stage& StagedCalls::prepare(const Request& request, const CallOptio
 }
 
 // Enqueues the call. The stream copies all slices of the input before the first slice of the
-// output; meanwhile the host's calls run. Other ranks wait for calls that fail half-way, so
-// failures are reported to them.
+// output; meanwhile the host's calls run. If enqueuing fails half-way, other ranks already wait for
+// the call, so the failure aborts them.
 void StagedCalls::run(const Request& request, const CallOptions& options, cuda::CUstream stream) {
   check_device_memory(request);
   const cuda::CurrentContext current(context_);
@@ -128,7 +128,8 @@ void StagedCalls::run(const Request& request, const CallOptions& options, cuda::
 void StagedCalls::copy_to_stage(const Request& request, Stage& stage, cuda::CUstream stream) {
   const Request& on_host = stage.request;
   stage.captured = cuda::is_captured(stream);
-  if (request.sends) wait_for_host(stage, stream);  // message of a graph's last launch
+  // The previous launch of a graph must have sent its message.
+  if (request.sends) wait_for_host(stage, stream);
   copy(const_cast<void*>(on_host.input.data), request.input.data, request.input.bytes(), stream);
   if (may_leave_parts(request, stage.options)) {
     copy(on_host.output.data, request.output.data, request.output.bytes(), stream);
@@ -225,8 +226,7 @@ bool StagedCalls::advance(InFlight& call) {
   return true;
 }
 
-// Lets the stream continue, after a failure as well: users of the output learn of it from their
-// next call.
+// Lets the stream continue, even after a failure; the caller's next call then throws the error.
 void StagedCalls::finish(Stage& stage, const Error* error) {
   if (error != nullptr) failed_(*error);
   release(stage);

@@ -8,9 +8,9 @@
 // continues after a send as soon as the message is in pinned memory.
 //
 // Pinned memory is kept for later calls. Memory of captured calls is kept as long as the
-// communicator lives, because there is no notification when a graph is destroyed. CUDA does not
-// know that a stream waits for a word: if there are more streams than hardware queues (8, or
-// CUDA_DEVICE_MAX_CONNECTIONS), CUDA may queue other streams behind the waiting one.
+// communicator lives, because there is no notification when a graph is destroyed. A stream that
+// waits for a word occupies its hardware queue: if there are more streams than hardware queues (8,
+// or CUDA_DEVICE_MAX_CONNECTIONS), CUDA may queue other streams behind the waiting one.
 #pragma once
 
 #include <atomic>
@@ -48,8 +48,9 @@ class StagedCalls {
 
   // Enqueues the call on the stream and returns. The request is complete(). Not thread-safe.
   void run(const Request& request, const CallOptions& options, cuda::CUstream stream);
-  // Blocks until all calls outside graphs, and the messages of calls inside, have ended. Without
-  // drain(), streams may still submit calls, and this object must be kept alive after end().
+  // Blocks until all calls outside graphs, and the host's part of calls inside graphs, have ended.
+  // Without drain(), streams may still submit calls, and this object must be kept alive after
+  // end().
   void drain();
   // Stops the proxy thread and releases all waiting streams.
   void end();
@@ -102,7 +103,7 @@ class StagedCalls {
 
   std::mutex mutex_;
   std::condition_variable_any handed_over_;
-  // Calls not taken by the proxy thread yet; guarded by mutex_, as is is_over_.
+  // Calls that the proxy thread has not taken yet. mutex_ guards new_ and is_over_.
   std::deque<Stage*> new_;
   bool is_over_ = false;
 

@@ -1,16 +1,17 @@
 // Waiting for another rank: spin, then sleep. If a host has more ranks than cores: yield, then
 // sleep.
 //
-//   a core for each rank      | relax() ......... kSpinNs | futex or ppoll() ...
+//   each rank has a core      | relax() ......... kSpinNs | futex or ppoll() ...
 //   ranks share their cores   | sched_yield() .. kYieldNs | futex or ppoll() ...
 //
 // sched_yield() gives the core to another process for a whole time slice (milliseconds), so a rank
 // yields only if the rank that it waits for may need its core. If other programs share the cores, a
-// rank spins for about the cost of a sleep, then sleeps: the kernel lets a woken sleeper preempt a
-// process that computes, but not a rank that has yielded. All times count from the last progress.
+// rank spins for about the cost of a sleep, then sleeps. (The kernel lets a thread that wakes from
+// sleep preempt another program, but not a thread that has yielded.) All times count from the last
+// progress.
 //
-// Transports that wake slowly (a network card has to interrupt) justify a longer spin. Its time
-// adapts to the waits that outlasted it.
+// Transports that wake slowly, because a network card has to interrupt, justify a longer spin. The
+// spinning time adapts to the waits that outlasted it.
 #pragma once
 
 #include <sched.h>
@@ -59,7 +60,7 @@ class WaitTimes {
 
 class Backoff {
  public:
-  // Prepares a wait. `gives_way`: another thread of the job needs this core.
+  // Prepares a wait. `gives_way`: true if another thread of the job needs this core.
   Backoff(bool gives_way, bool wakes_slowly, WaitTimes& times)
       : gives_way_(gives_way),
         learns_(wakes_slowly && !gives_way),

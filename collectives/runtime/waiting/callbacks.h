@@ -28,8 +28,8 @@ class Callbacks {
     if (any()) run_all();
   }
 
-  // Sets the function that waiting threads call while nothing progresses, possibly concurrently;
-  // empty: none.
+  // Sets the function that waiting threads call, possibly concurrently, while nothing progresses.
+  // An empty function removes it.
   void while_waiting(std::function<void()> hook) {
     const std::lock_guard lock(mutex_);
     hook_ = hook ? std::make_shared<const std::function<void()>>(std::move(hook)) : nullptr;

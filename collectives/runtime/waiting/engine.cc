@@ -26,7 +26,8 @@ Engine::~Engine() {
   thread_.request_stop();
   active_.ring();
   wake();
-  // A callback has dropped the last handle on the job. The thread exits when the callback returns.
+  // If a callback on the progress thread dropped the last handle of the job, the progress thread
+  // runs this destructor, and exits when the callback returns.
   if (thread_.get_id() == std::this_thread::get_id()) thread_.detach();
 }
 
@@ -63,7 +64,7 @@ bool Engine::progress_others(const EngineClient* self) {
 // ---- sleeping
 
 void Engine::sleep(EngineClient* self, const Deadline& deadline) {
-  // Thousands of sleepers that each look around 20 times a second would keep the processors busy.
+  // Thousands of ranks that each wake 20 times a second would keep the processors busy.
   constexpr int kRanksPerMillisecond = 4;
   const std::chrono::milliseconds for_all(control().size() / kRanksPerMillisecond);
   const auto longest = std::max(kLongestSleep, for_all);
@@ -86,8 +87,8 @@ void Engine::sleep(EngineClient* self, const Deadline& deadline) {
   turned_.notify_all();
 }
 
-// Locks all communicators with calls in flight. Returns false if `self` has none any more, or if
-// another thread is working on it.
+// Locks all communicators with calls in flight. Returns false if `self` has no calls in flight any
+// more, or if another thread holds its lock.
 bool Engine::hold(EngineClient* self) {
   bool sleeps = self == nullptr;
   const std::lock_guard lock(mutex_);
@@ -134,7 +135,7 @@ void Engine::make_progress(const std::stop_token& stop) {
       active_.wait(rung);
       continue;
     }
-    // The core is left to the thread that computes meanwhile.
+    // Yields the core to the thread that computes meanwhile.
     Backoff backoff(true, false, times);
     while (active_.count() > 0 && !stop.stop_requested()) {
       const bool moved = progress_others(nullptr);

@@ -1,5 +1,6 @@
-// All communicators of one job in this process. A thread that waits for one call also progresses
-// the others, so that calls on several communicators cannot wait for each other in a circle.
+// Drives all communicators of one job in this process. A thread that waits for one call also makes
+// progress on the others, so that calls on several communicators cannot wait for each other in a
+// circle.
 #pragma once
 
 #include <atomic>
@@ -33,7 +34,8 @@ class EngineClient {
   virtual std::unique_lock<std::mutex> try_lock() = 0;
   virtual int calls_in_flight() const = 0;
   virtual Transport* transport() = 0;  // null for a single rank
-  // Makes progress. Returns true if anything progressed or another thread waits for the lock.
+  // Makes progress. Returns true if anything progressed, another thread waits for the lock, or the
+  // communicator is aborted. A thread must not sleep then.
   virtual bool stirs_locked() = 0;
 
  protected:
@@ -68,8 +70,9 @@ class Engine {
   Spares& spares() { return spares_; }
 
   // Records the last error of a call on an aborted communicator. If this rank exits next, the other
-  // ranks report it as the reason. Empty: none.
+  // ranks report that error as the reason.
   void note_failure(const Error& error);
+  // Returns the text of that error; empty if there is none.
   std::string last_failure() const;
 
   void add(EngineClient* communicator);
@@ -79,9 +82,9 @@ class Engine {
 
   // Makes progress on every communicator except `self`. Returns true if anything progressed.
   bool progress_others(const EngineClient* self);
-  // Sleeps until something may progress on any communicator with calls in flight, including `self`
-  // unless that is null. May return early. One thread sleeps on behalf of all; the others wait for
-  // it.
+  // Sleeps until any communicator with calls in flight may progress. May return early. One thread
+  // sleeps in the transports; others wait for that thread. `self`: communicator of the call that
+  // the caller waits for; null: the caller waits for no particular call.
   void sleep(EngineClient* self, const Deadline& deadline);
   // Wakes the sleeping thread. Thread-safe.
   void wake() { endpoint_->wait_set().wake(); }

@@ -61,7 +61,8 @@ std::vector<CallRecord> FlightRecorder::records() const {
   return records;
 }
 
-// Returns the oldest unfinished call. Calls complete in the order in which they were made.
+// Searches backwards up to a finished call, because calls complete in the order in which they were
+// made.
 std::optional<CallRecord> FlightRecorder::current() const {
   std::optional<CallRecord> oldest;
   uint32_t call = last_started();

@@ -1,6 +1,7 @@
-// The last calls of this rank on one communicator, by number: 1 to 2^32 - 1, then again from 1. The
-// thread that makes progress writes the record. Other threads read it at any time: the control
-// thread, to answer stalled peers, and any thread when a communicator is aborted.
+// Records the last calls of this rank on one communicator. Calls are numbered from 1 to 2^32 - 1,
+// then again from 1. The thread that makes progress writes the records. Other threads read them at
+// any time: the control thread to answer stalled peers, and any thread when the communicator is
+// aborted.
 #pragma once
 
 #include <array>
@@ -31,13 +32,13 @@ class FlightRecorder {
   void started(uint32_t call, const std::array<uint64_t, 2>& signature_words, Ticks now);
   void finished(uint32_t call, Ticks now);
 
-  // Returns the record of a call; nullopt for a call that was not made yet or has been overwritten.
-  // Thread-safe.
+  // Returns the record of a call; nullopt if the call was not made yet, or its record is
+  // overwritten. Thread-safe.
   std::optional<CallRecord> find(uint32_t call) const;
   uint32_t last_started() const { return last_started_.load(std::memory_order_acquire); }
   // Returns the recorded calls, oldest first.
   std::vector<CallRecord> records() const;
-  // Returns the oldest unfinished call.
+  // Returns the oldest unfinished call; nullopt if there is none.
   std::optional<CallRecord> current() const;
   // Returns the last `count` calls, oldest first, one per line.
   std::string history(size_t count) const;

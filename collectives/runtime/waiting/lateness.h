@@ -1,4 +1,4 @@
-// Detects a straggler: the same rank late in several calls in a row.
+// Detects a straggler: a rank that is late in several calls in a row.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ class Lateness {
  public:
   static constexpr uint32_t kCalls = 3;
 
-  // Returns true if this call's wait was recorded already.
+  // Returns true if `call` is the call recorded last.
   bool knows(uint32_t call) const { return call == last_; }
   // Records that `rank` was late in `call`; returns the number of such calls in a row.
   uint32_t note(uint32_t call, int rank) {
@@ -30,7 +30,7 @@ class Lateness {
 
  private:
   int rank_ = -1;
-  uint32_t last_ = 0;  // number of the last such call
+  uint32_t last_ = 0;  // number of the call recorded last
   uint32_t in_a_row_ = 0;
   uint32_t say_at_ = kCalls;
 };

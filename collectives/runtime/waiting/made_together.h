@@ -14,16 +14,16 @@ namespace tutti::internal {
 
 class CommunicatorImpl;
 
-// A communicator made after deaths or before members join: all members agree on whether each of
-// them succeeded in making it.
+// This rank's attempt to make a communicator after deaths, or with new members. Afterwards all
+// members agree on whether all attempts succeeded.
 class MadeTogether {
  public:
   MadeTogether(std::shared_ptr<CommunicatorImpl> communicator, std::optional<Error> problem)
       : communicator_(std::move(communicator)), problem_(std::move(problem)) {}
 
   bool made() const { return !problem_; }
-  // Returns the communicator; call it after the agreement. Throws this rank's failure, or an error
-  // that says that another rank failed.
+  // Returns the communicator; call it after the agreement. Unless all members have made it, throws
+  // this rank's error, or an error that reports that another rank failed.
   std::shared_ptr<CommunicatorImpl> take(bool all_have_made_it);
 
  private:
@@ -31,8 +31,8 @@ class MadeTogether {
   std::optional<Error> problem_;
 };
 
-// Function that tries to make a communicator with this id and epoch from these ranks of the job,
-// this rank included.
+// Function that tries to make a communicator with this id and epoch. `members`: ranks of the job,
+// including this one.
 using MakeTogether =
     std::function<MadeTogether(uint64_t id, const std::vector<int>& members, uint64_t epoch)>;
 

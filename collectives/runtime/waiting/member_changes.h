@@ -1,15 +1,15 @@
 // Agreements among the members of a communicator, in order, and changes of membership:
 //
-//   agreement n       who is alive?                              -> a set of members
-//                     each of them makes its part of the next communicator
-//   agreement n + 1   has each of them succeeded?                -> yes or no
-//                     the set shrank since agreement n: repeat with agreement n + 2
+//   agreement n       which members are alive?                   -> a set of members
+//                     each member of the set makes its part of the next communicator
+//   agreement n + 1   has each member of the set succeeded?      -> yes or no
+//                     if the set shrank since agreement n: repeat with agreement n + 2
 //
-// Each agreement is among the members named by the one before. An agreement can fail on one rank
-// (timeout) and succeed on others. Only success uses up the agreement's number: a rank that calls
-// again takes part in the same agreement, with the part that it already made. If that rank
-// restarted at agreement n instead, the others would mistake its answer to the first question for
-// an answer to the second.
+// Each agreement is among the members that the previous agreement named. An agreement can fail on
+// one rank (timeout) and succeed on others. A rank's count of agreements grows only on success: a
+// rank that calls again takes part in the agreement that failed, and keeps the part that it already
+// made. If that rank restarted at agreement n instead, the others would mistake its answer to the
+// first question for an answer to the second.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@
 
 namespace tutti::internal {
 
-// Changes of one communicator. `Made` is a rank's part; made() is false if the rank failed to make
-// it.
+// Changes of one communicator. `Made` is a rank's part; Made::made() returns false if the rank
+// failed to make it.
 template <typename Made>
 class MemberChanges {
  public:
@@ -32,15 +32,15 @@ class MemberChanges {
   using Agree = std::function<Agreed(uint32_t number, const Contribution& contribution)>;
   // Function that returns this rank's flags for the first question.
   using Flags = std::function<uint64_t()>;
-  // Function that makes this rank's part for the surviving members; returns nullopt if they do not
-  // continue.
+  // Function that makes this rank's part for the surviving members; returns nullopt to end the
+  // change without a second question.
   using Make = std::function<std::optional<Made>(const Agreed& left)>;
   struct Changed {
     Made made;
     bool by_all = false;  // true: every member has made its part
   };
 
-  // Starts with agreement 0 among `members`, which are ranks of the job.
+  // Starts before the first agreement. `members`: the ranks of the job that it is among.
   explicit MemberChanges(std::vector<int> members) : members_(std::move(members)) {}
 
   // Returns the members named by the last agreement.

@@ -27,8 +27,8 @@ void write_file(const std::string& path, const std::string& text) {
   log(LogLevel::warning, cat("cannot write ", path, " (TUTTI_REPORT)"));
 }
 
-// Files being written. The object belongs to the process that created it: a forked child has none
-// of its threads.
+// Counts the ExitWaits objects of the process that created it. A forked child ignores its copy,
+// because it has none of the parent's threads.
 struct Awaited {
   const pid_t pid = bootstrap::current_process();
   std::mutex mutex;
@@ -40,7 +40,7 @@ struct Awaited {
 
 void wait_for_all();
 
-// Returns the object, which is never destroyed, because writing may take longer than exit() waits.
+// Returns the count. It is never destroyed, because writing may take longer than exit() waits.
 Awaited& awaited() {
   static Awaited& all = []() -> Awaited& {
     std::atexit(wait_for_all);
@@ -73,7 +73,7 @@ ExitWaits::~ExitWaits() { add_awaited(-1); }
 ReportFile::~ReportFile() {
   if (!thread_) return;
   if (bootstrap::current_process() != pid_) {
-    static_cast<void>(thread_.release());  // runs only in the parent: nothing to join
+    static_cast<void>(thread_.release());  // the thread runs only in the parent
   } else {
     thread_->join();
   }

@@ -1,5 +1,5 @@
-// A file written by its own thread, so that a hanging file system blocks only the destructor and,
-// for a limited time, the exit of the process.
+// A file that a separate thread writes. A file system that hangs thus blocks only the destructor
+// and, for a limited time, the exit of the process.
 #pragma once
 
 #include <sys/types.h>

@@ -13,9 +13,9 @@
 namespace tutti::internal {
 namespace {
 
-// Id of the agreements among all ranks, which belong to no communicator.
+// Id of agreements among all ranks, in place of the id of a communicator.
 constexpr uint64_t kEverybody = 0x6576'6572'7962'6f64;
-// Vote of a spare, which leaves the number of ranks to the others.
+// Flags of a spare. All bits are set, so that the bitwise AND is the target of the active ranks.
 constexpr uint64_t kAsOthersSay = ~uint64_t{0};
 
 uint64_t to_flags(const Spares::Target& target) {

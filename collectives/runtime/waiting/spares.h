@@ -33,8 +33,7 @@ class Spares {
   // Raises the number of active ranks to `target.ranks` as far as spares are available, and returns
   // the communicator of all active ranks, the newcomers last. Collective among all surviving ranks.
   // Some of them may die meanwhile. A spare calls grow() (with any target) to wait, and gets null
-  // if the job has ended without needing the spare. Throws the errors of
-  // CommunicatorImpl::shrink().
+  // if the job has ended without needing the spare. Throws the errors of Survivors::shrink().
   std::shared_ptr<CommunicatorImpl> grow(Engine& engine, const MakeTogether& make, Target target,
                                          std::chrono::nanoseconds timeout);
   // Returns true if grow() failed after its first question. Calling grow() again continues it.
@@ -51,7 +50,7 @@ class Spares {
   std::optional<Grown> make_of(Engine& engine, const MakeTogether& make, const Agreed& left);
 
   MemberChanges<Grown> changes_;  // agreements among all surviving ranks of the job
-  Target target_;                 // decided by the last agreement
+  Target target_;                 // the target that this rank passed, or that the last change chose
   std::vector<int> active_;
   std::vector<int> waiting_;
 };

@@ -9,18 +9,18 @@
 namespace tutti::internal {
 namespace {
 
-struct Answer {  // An answer in the format that the control channel carries
+struct Answer {  // Format of an answer in the control channel
   uint32_t last_call = 0;
   uint32_t made_call = 0;
   std::array<uint64_t, 2> signature = {};
   std::array<int32_t, 4> waits_for = {-1, -1, -1, -1};  // the first few ranks
   uint32_t current_call = 0;
   uint32_t waits_in = 0;
-  uint32_t listed = 0;  // of the exchanges; more than fit if the list is incomplete
+  uint32_t listed = 0;  // number of all exchanges; `exchanges` has only the first ones
   std::array<Exchange, 32> exchanges = {};
 };
 
-// Calls' numbers wrap around.
+// Returns true if `call` was made before `other`. Numbers of calls wrap around.
 bool is_before(uint32_t call, uint32_t other) { return static_cast<int32_t>(other - call) > 0; }
 
 }  // namespace
@@ -36,7 +36,7 @@ void StallWatch::ask(std::vector<int> missing, uint32_t call, bool again) {
   asked_call_ = call;
   waits_for_ = missing;
   std::vector<int>& peers = missing;
-  // All questions of a job pass the root of the control tree, so the ranks of a large one follow
+  // All questions of a job pass the root of the control tree, so in a large job each rank follows
   // only the first links of the chain.
   constexpr size_t kMostOfAllRanks = 32'768;
   const size_t most_followed = std::max<size_t>(8, kMostOfAllRanks / members_.size());
@@ -84,7 +84,8 @@ void StallWatch::note_answer(int peer, uint32_t call, std::string_view text) {
 }
 
 void StallWatch::note_exchanges(uint32_t call, std::vector<Exchange> exchanges) {
-  // Those that the rank waits for come first: answers have room for a few.
+  // Exchanges with peers that the rank waits for come first, because an answer has room for only a
+  // few.
   std::ranges::stable_partition(exchanges,
                                 [](const Exchange& its) { return its.to_receive || its.to_send; });
   const std::lock_guard lock(mutex_);
@@ -151,8 +152,9 @@ std::optional<StallWatch::Progress> StallWatch::progress_of(int rank) const {
   return answer->second.progress;
 }
 
-// Says by which messages the rank could go on; empty: it waits with reason, or that is not known. A
-// send has reason to wait if one of the peers that the rank sends to has not taken everything.
+// Returns a text that shows, by the messages exchanged, that the rank could proceed. Returns an
+// empty text if it waits for good reason, or if that is unknown. A send waits for good reason if
+// one of the peers that the rank sends to has not taken all messages.
 std::string StallWatch::why_stuck(int rank) const {
   const std::optional<Progress> mine = progress_of(rank);
   if (!mine || mine->waits_in == 0) return {};
@@ -193,8 +195,8 @@ std::string StallWatch::why_stuck(int rank) const {
   return may_not_send ? std::string() : sends;
 }
 
-// Explains the stall. The culprit is the end of the chain, or a rank on the way to it, or one that
-// could go on.
+// Explains the stall. The culprit is a rank that could proceed if there is one. Otherwise it is the
+// end of the chain, or the rank that forwards questions to it and does not answer.
 StallWatch::Explanation StallWatch::explain(std::vector<int> missing, bool point_to_point) const {
   Explanation found;
   std::vector<int>& chain = missing;

@@ -1,16 +1,16 @@
-// Questions and answers among ranks whose calls have stalled. Each rank answers with its current
-// call and the ranks that it waits for.
+// Determines why calls have stalled, by questions and answers among the ranks. Each rank answers
+// with its current call and the ranks that it waits for.
 //
 //     rank 0 waits for 1:   ask(1) ------>  answer(): "at call 7, waiting for 3"
 //            then asks 3:   ask(3) ------>  answer(): "has made no call yet"
 //     explain(): "waiting for rank 1, which is at call 7, and waits for rank 3; waiting for rank 3,
 //                 which has made no call yet"; rank 3 is the culprit
 //
-// Where ranks wait for one another in a circle, the culprit is the rank that could go on: it waits
+// If ranks wait for one another in a circle, the culprit is the rank that could proceed: it waits
 // for a message that has been sent, for a peer that has finished the call, or for room at a peer
-// that has taken everything. Answers contain the numbers of messages that show it.
+// that has taken all messages. The counts of messages in the answers show which rank that is.
 //
-// Thread-safe. Ranks are the communicator's unless noted.
+// Thread-safe. Ranks are ranks of the communicator unless noted.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,8 @@ class StallWatch {
   void ask(std::vector<int> missing, uint32_t call, bool again);
   // Records the answer of `peer`. An empty answer means that `peer` has destroyed its communicator.
   void note_answer(int peer, uint32_t call, std::string_view answer);
-  // Publishes what this rank has exchanged in `call`, which it waits in; 0: unknown.
+  // Publishes the messages that this rank has exchanged in `call`, the call that it waits in (0: a
+  // message, whose exchanges are not counted).
   void note_exchanges(uint32_t call, std::vector<Exchange> exchanges);
   // Records that this rank no longer waits. Recorded answers are kept.
   void stop_waiting();
@@ -71,7 +72,7 @@ class StallWatch {
   std::set<int> destroyed() const;
   struct Explanation {
     std::string text;
-    int culprit = -1;  // rank of the job at the end of the chain of waiting ranks; -1: none
+    int culprit = -1;  // rank of the job that probably causes the stall; -1: none
   };
   // Returns an explanation of the stall. It follows the chain of waiting ranks, starting from the
   // missing ones.
@@ -91,16 +92,16 @@ class StallWatch {
   std::optional<uint32_t> note_late(uint32_t call, int job_rank);
 
  private:
-  // How far a rank is, and what it has exchanged in the call that it waits in.
+  // Progress of a rank: its calls, and the messages exchanged in the call that it waits in.
   struct Progress {
-    uint32_t current = 0;  // the oldest unfinished call; 0: none
-    uint32_t last_call = 0;
-    uint32_t waits_in = 0;  // the call of the exchanges; 0: unknown
-    bool lists_all = true;  // peers that are not listed have exchanged nothing
+    uint32_t current = 0;    // number of the oldest unfinished call; 0: none
+    uint32_t last_call = 0;  // number of the last call made
+    uint32_t waits_in = 0;   // number of the call of `exchanges`; 0: unknown
+    bool lists_all = true;   // true: the rank exchanged nothing with peers that are not listed
     std::vector<Exchange> exchanges;
 
     bool has_finished(uint32_t call) const;
-    // nullptr: not known.
+    // Returns the messages exchanged with a peer; null if they are unknown.
     const Exchange* with(int peer, int lane) const;
   };
   struct PeerState {
@@ -129,7 +130,7 @@ class StallWatch {
   const Channel channel_;
   mutable std::mutex mutex_;    // guards everything below
   std::vector<int> waits_for_;  // ranks that this rank waits for
-  uint32_t waits_in_ = 0;       // the call of the exchanges; 0: unknown
+  uint32_t waits_in_ = 0;       // number of the call of exchanges_; 0: unknown
   std::vector<Exchange> exchanges_;
   std::set<int> asked_;
   uint32_t asked_call_ = 0;

@@ -12,7 +12,7 @@ namespace tutti::internal {
 
 namespace {
 
-// Used if the settings have no limit.
+// Time for an agreement if TUTTI_TIMEOUT sets no limit.
 constexpr std::chrono::hours kAsGoodAsNever(24 * 365);
 
 }  // namespace
@@ -26,7 +26,7 @@ Agreed agree_over_control(Engine& engine, uint64_t communicator, uint32_t number
   std::future<AgreementEnd> end =
       engine.control().agree(communicator, number, contribution,
                              std::chrono::duration_cast<std::chrono::milliseconds>(limit));
-  // The future wakes this thread.
+  // Interval of progress on other calls. The wait ends at once when the agreement does.
   const auto look = [&] {
     return engine.active().count() > 0 ? kLook : std::chrono::microseconds(kLookAtNothing);
   };
@@ -93,8 +93,8 @@ MadeTogether Survivors::make_of(const Agreed& left) const {
   return make_(id, left.living, epoch_ + changes_.agreements());
 }
 
-// Adds spares. All active ranks must be members, because an active rank that is not a member would
-// not call grow().
+// Adds spares. All active ranks must be members, because all active ranks take part in the
+// agreement, and a non-member would not call grow().
 std::shared_ptr<CommunicatorImpl> Survivors::grow(int count) {
   Control& control = engine_->control();
   for (const int rank : engine_->spares().active()) {

@@ -32,9 +32,8 @@ void require_in(const std::vector<int>& living, const Control& control);
 
 class Survivors {
  public:
-  // Prepares the survivors' calls. `members`: rank of the job, by rank of communicator `id`;
-  // `members` and the engine must outlive this object. `timeout`: time for an agreement; 0: no
-  // limit.
+  // Prepares the survivors' calls. members[r]: job rank of rank r of communicator `id`. `members`
+  // and the engine must outlive this object. `timeout`: time for an agreement; 0: no limit.
   Survivors(const std::shared_ptr<Engine>& engine, MakeTogether make, uint64_t id,
             const std::vector<int>& members, uint64_t epoch, std::chrono::nanoseconds timeout)
       : engine_(engine),
@@ -52,10 +51,11 @@ class Survivors {
   Agreed agree(uint64_t flags);
   // Returns the communicator of the surviving members.
   std::shared_ptr<CommunicatorImpl> shrink();
-  // Returns the communicator of the surviving members and `count` spares.
+  // Returns the communicator of the surviving members and of spares. As far as there are spares,
+  // its size is the size of this communicator (including dead members) plus `count`.
   std::shared_ptr<CommunicatorImpl> grow(int count);
 
-  // Returns true if the last grow() failed and the engine's part of it is unfinished.
+  // Returns true if the last grow() failed and the engine's Spares have not completed it.
   bool grow_failed() const { return grow_failed_; }
 
  private:

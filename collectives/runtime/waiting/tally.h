@@ -1,4 +1,5 @@
-// Counters of a communicator's work. The holder of its mutex writes them; any thread may read them.
+// Counters of a communicator's work. A thread that holds the communicator's mutex writes them; any
+// thread may read them.
 #pragma once
 
 #include <atomic>
@@ -17,7 +18,7 @@ class Tally {
   }
   uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
-  // Returns the bytes received, by sender.
+  // Returns the counters of received bytes, indexed by the sender's rank.
   std::atomic<uint64_t>* received() { return received_.data(); }
   uint64_t received(int rank) const {
     return received_[static_cast<size_t>(rank)].load(std::memory_order_relaxed);

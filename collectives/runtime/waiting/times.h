@@ -9,11 +9,11 @@ namespace tutti::internal {
 
 // Time that a wait spins or yields before it sleeps, from its last progress (backoff.h).
 inline constexpr int64_t kSpinNs = 200'000;
-// Limit of the adaptive time, on transports that wake slowly.
+// Maximum of the adaptive spinning time, on transports that wake slowly.
 inline constexpr int64_t kMostSpinNs = 3'000'000;
 inline constexpr int64_t kYieldNs = 2'000'000;
 inline constexpr std::chrono::milliseconds kLongestSleep(50);
-// Sleep of a thread while another thread works on what this one waits for.
+// Sleep of a thread while another thread makes progress on the call that this one waits for.
 inline constexpr std::chrono::microseconds kNap(50);
 // Minimum interval between calls of the user's waiting hook (callbacks.h).
 inline constexpr std::chrono::milliseconds kBetweenHooks(1);

@@ -1,8 +1,8 @@
-// Predicts the time of a program: walks all ranks' steps in virtual time (walk.h) with the numbers
-// of a cost model.
+// Predicts the time of a program: walks all ranks' steps in virtual time (walk.h) with the
+// durations of a cost model.
 //
 //   rank 0  [send c0][.....][recv c1 ]    each rank's steps take its processor one after another,
-//                ╲ latency ╱              each as soon as its data is there; if a host has more
+//                ╲ latency ╱ each as soon as its data is there; if a host has more
 //   rank 1  [send c1][.....][recv c0 ]    ranks than cores, its ranks take turns on the cores
 //
 // A message to another host also queues for this host's outgoing wire and for the other host's
@@ -61,8 +61,8 @@ Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype, con
 // predict().
 double lower_bound(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine);
 
-// Estimates the time from one rank's own steps, assuming that all ranks do the same and no chunk is
-// empty. It is for programs that are too long to walk.
+// Estimates the time of a program that is too long to walk. It is computed from one rank's own
+// steps, on the assumption that all ranks do the same and no chunk is empty.
 double rough_time(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine);
 
 // Returns the number of slices of a call.

@@ -88,13 +88,13 @@ TUTTI_DEVICE Access access_of(const B& block, const Operand& operand, const Slic
       break;
     case Where::all_inputs:
     case Where::all_outputs:
-      return {};  // the step is in all_ranks.h
+      return {};  // add_all() accesses these buffers
   }
   base += operand.offset + shift;
   return {.at = base, .unit = unit_of(base), .widened = operand.widened, .scales = operand.scales};
 }
 
-// Processes all data of a step. Returns the bytes of the message that it sends.
+// Processes all data of a step. Returns the number of data bytes in the message that it sends.
 template <typename E, typename B>
 TUTTI_DEVICE uint64_t do_parts(B& block, const DeviceStep& step, const Slice& slice,
                                const Turn& turn) {

@@ -94,7 +94,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::mutex added_mutex_;
   std::vector<Bytes> added_;  // by rank: the next message
   std::mutex sent_mutex_;
-  std::deque<Work> sent_;  // messages that this rank has sent latest
+  std::deque<Work> sent_;  // this rank's latest messages
   std::atomic<uint32_t> tags_{0};
   std::atomic<uint64_t> arrivals_{0};
   std::mutex data_mutex_;
@@ -105,7 +105,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Work current_;
   std::optional<Error> failure_;
   Communicator ranks_;
-  const AbortState* abort_;  // of ranks_
+  const AbortState* abort_;  // abort state of ranks_
 };
 
 }  // namespace tutti::one_sided

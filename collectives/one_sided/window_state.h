@@ -43,7 +43,7 @@ class Window::State {
     uint64_t bytes = 0;
     one_sided::SharedPart part;
     std::shared_ptr<one_sided::Channel> channel;
-    int there = 0;  // the rank's number in the channel
+    int there = 0;  // index of the part's rank in the channel
     std::unique_ptr<one_sided::RemotePart> remote;
 
     // Returns true if an access by `remote` would be in order.
@@ -104,8 +104,7 @@ class Window::State {
     if (link(rank).channel->failed() || link(rank).part.is_closed()) refuse_access(rank);
   }
 
-  // Returns true if `holder` has died: the check of SharedPart::lock() while `holder` holds the
-  // lock.
+  // Returns true if `holder` has died. Passed to SharedPart::lock() as its check.
   bool has_died(int holder) const;
 
   // Serves other ranks' requests. This also works for an owner that only reads its memory in a
@@ -125,7 +124,7 @@ class Window::State {
   // Waits a while until any request is served. Throws the window's failure on this rank. The caller
   // passes the same `handles` to successive calls.
   void wait_for_requests(std::vector<std::optional<Work>>& handles);
-  // Returns true for a dead rank, if the window continues without it.
+  // Returns true if `rank` is dead and the window continues without it.
   bool is_gone(int rank) const;
   bool continues() const { return !together_; }
   // Waits until all surviving ranks have called meet().

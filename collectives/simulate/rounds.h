@@ -24,7 +24,7 @@ struct Rounds {
   bool to_everyone = false;  // false: each rank sends to the next one
 };
 
-// Returns the rounds of such a program; nullopt for other programs. `bytes`: as
+// Returns the rounds of a ring or of a direct all-to-all; nullopt for other programs. `bytes`: as
 // SimulationOptions::bytes.
 std::optional<Rounds> rounds_of(const Algorithm& algorithm, const Shape& shape, double bytes);
 

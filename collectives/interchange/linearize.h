@@ -1,4 +1,4 @@
-// Converts MSCCL's many queues to programs.
+// Converts MSCCL algorithms, in which a gpu has many queues, to programs.
 //
 // A gpu's threadblocks run side by side, with one queue per channel and peer. A program has one
 // list of steps and one queue per peer. So all gpus are executed symbolically here, with at most

@@ -159,7 +159,7 @@ std::shared_ptr<CommunicatorImpl> make_first(const std::shared_ptr<internal::Eng
                                              bool has_spares) {
   Control& control = engine->control();
   // Other ranks may have continued to the communicator without spares already. While this object
-  // lives, messages for it are kept until this rank has created it.
+  // lives, messages for that communicator are kept until this rank has created it.
   const Control::Making making(control);
   // The first communicator creates the resources shared by the ranks of a host, for all
   // communicators.
@@ -194,8 +194,8 @@ Communicator wait_as_spare(std::shared_ptr<internal::Engine> engine, const Job& 
   throw Error(ErrorCode::aborted, "the job ended without using this spare rank");
 }
 
-// Returns true if this rank needs its own cost model to open a fabric. Apart from that, rank 0's
-// model is sent to all ranks.
+// Returns true if this rank must load its own cost model. Rank 0 does, because its model is sent to
+// all ranks; other ranks do if the model decides which fabrics they open.
 bool needs_own_costs(const Job& job) {
   if (job.rank == 0 || job.size == 1) return job.rank == 0;
   const std::string file = cost_model_file();

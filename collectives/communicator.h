@@ -8,17 +8,17 @@
 //
 // Calls. All ranks of a communicator must make the same collective calls in the same order. Every
 // call has three forms: all_reduce() blocks until it is complete, all_reduce_async() returns a Work
-// at once, and prepare(Request::all_reduce(...)) plans it once, to be started many times. Between
-// group_begin() and group_end() (group.h) no call blocks, whatever its form. request.h defines what
-// each call reads and writes, and which buffers may overlap.
+// at once, and prepare(Request::all_reduce(...)) plans the call once, so that it can be started
+// many times. Between group_begin() and group_end() (group.h) no call blocks, whatever its form.
+// request.h defines what each call reads and writes, and which buffers may overlap.
 //
 // Units. Counts are in elements, not bytes; 0 is allowed. Ranks are numbered within the
 // communicator, except in Error::rank(), which is a rank of the job (see member()).
 //
 // Threads. Any thread may call. Calls on one communicator are ordered by their start, so concurrent
 // collectives on one communicator need an order that the caller establishes, or one queue per
-// thread (open_queues()). Different communicators are independent. A child of fork() must not call:
-// Error(unsupported).
+// thread (open_queues()). Different communicators are independent. A child of fork() must not make
+// calls; they throw Error(unsupported).
 //
 // Ownership. Buffers belong to the caller. They must stay allocated and untouched until the Work
 // has completed or failed, or the communicator is destroyed. A communicator is destroyed with the
@@ -84,13 +84,14 @@ struct StallState {
 };
 class CommunicatorImpl;
 struct Operation;
-// Returns an identity of the rank whose calls progress together with this one; null: none.
+// Returns a pointer that identifies the rank that made the call, whose calls all progress together.
+// Null: the call needs no progress.
 const void* rank_behind(const Work& work);
 // Returns the communicator's abort state; valid as long as the communicator.
 const AbortState& abort_of(const Communicator& communicator);
-// Returns the paths between the ranks; null if there is only one.
+// Returns the paths between the ranks; null if there is only one rank.
 Paths* paths_of(const Communicator& communicator);
-// Returns the plan of a call on this rank; null if it needs no peers. Valid as long as the
+// Returns the plan of a call on this rank; null if the call needs no peers. Valid as long as the
 // Prepared.
 const Plan* plan_of(const Prepared& prepared);
 }  // namespace internal
@@ -138,7 +139,8 @@ class Work {
   Work(std::weak_ptr<internal::CommunicatorImpl> comm,
        std::shared_ptr<internal::Operation> operation)
       : comm_(std::move(comm)), operation_(std::move(operation)) {}
-  // Takes a call that the communicator makes for itself and that outlives the handle.
+  // Makes a handle of a call that the communicator makes for itself; the communicator outlives the
+  // handle.
   Work(internal::CommunicatorImpl* owner, std::shared_ptr<internal::Operation> operation)
       : owner_(owner), operation_(std::move(operation)) {}
   bool wait_until(const Deadline& deadline);
@@ -190,8 +192,8 @@ struct CallOptions {
   std::span<const Work> after;
   // Tag of a message: 0 to kLargestTag; a receive also accepts kAnyTag.
   int tag = 0;
-  // Allows a receive to accept a message shorter than its buffer. Without it a shorter message is
-  // an Error(mismatch); a longer one always is.
+  // Allows a receive to accept a message shorter than its buffer. If false, a shorter message
+  // causes Error(mismatch). A longer message always does.
   bool may_be_shorter = false;
   // The queue that orders the call: 0, or one of open_queues().
   int queue = 0;
@@ -297,23 +299,24 @@ class Communicator {
   // aborted communicator or a working one. They block, and are collective among the surviving
   // members. Any member, including rank 0, may die meanwhile. A quorum must take part: a majority
   // of the original members, or half of them including the first one; or any number, once all other
-  // members have certainly ended (`tutti run` saw it, or they have left the job). So at most one
-  // side of a partitioned job continues. Error(connection_lost): this rank is outside the quorum.
-  // Error(timeout): a member did not call within TUTTI_TIMEOUT; the same call may be repeated, and
-  // then continues the interrupted one.
+  // members have certainly ended (`tutti run` saw their processes end, or they have left the job).
+  // So at most one side of a partitioned job continues. Error(connection_lost): this rank is
+  // outside the quorum. Error(timeout): a member did not call within TUTTI_TIMEOUT; the same call
+  // may be repeated, and then continues the interrupted one.
   //
   // shrink() returns a communicator of the survivors, in their order (MPI's ULFM:
-  // MPIX_Comm_shrink). Members that are alive but cannot reach each other for data are separated:
-  // the hosts with the most broken pairs are excluded with Error(connection_lost); of equal ones
-  // the smaller host, then the later one. The old communicator still has to be destroyed.
+  // MPIX_Comm_shrink). If hosts with living members cannot reach each other for data, the host that
+  // cannot reach the most other hosts is excluded with Error(connection_lost), until all remaining
+  // hosts reach each other. Among several such hosts, the one with the fewest members is excluded,
+  // then the last one. The old communicator still has to be destroyed.
   Communicator shrink();
   // Returns flags and a member list that the survivors agree on, the same on all of them, for
   // example to decide if all have reached the same point (MPIX_Comm_agree).
   Agreement agree(uint64_t flags = ~uint64_t{0});
   // Returns a communicator of all surviving ranks of the job, which must be in this communicator,
   // followed by up to `count` spares (`tutti run --spares`), whose init() returns it as well.
-  // Collective among the survivors. Errors as shrink(), and Error(invalid_argument) if another rank
-  // of the job is active, or `count` is negative.
+  // Collective among the survivors. Throws what shrink() throws, and Error(invalid_argument) if
+  // another rank of the job is active or `count` is negative.
   Communicator grow(int count);
   bool valid() const { return impl_ != nullptr; }
 

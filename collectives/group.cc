@@ -43,8 +43,8 @@ void progress_in_turn(std::vector<Work>& works) {
 
 using DeviceCalls = std::vector<internal::DeviceCallOfGroup>;
 
-// Enqueues the calls on their streams, in order. All calls are attempted; the first failure is
-// kept.
+// Enqueues the calls on their streams, in order except that receives come last. All calls are
+// attempted; the first failure is kept.
 void put_in_order(const DeviceCalls& calls, std::exception_ptr& failure) {
   for (const bool receives : {false, true}) {
     for (const internal::DeviceCallOfGroup& call : calls) {
@@ -144,7 +144,8 @@ void wait_for(std::vector<Work>& works, std::exception_ptr& failure) {
   }
 }
 
-// Returns the Works of the outermost group.
+// Ends the group. If it is the outermost one, enqueues its calls on device memory and returns its
+// Works.
 std::vector<Work> close_group(std::exception_ptr& failure) {
   if (group().depth == 0) {
     throw Error(ErrorCode::invalid_argument, "group_end() without a group_begin()",

@@ -76,8 +76,8 @@ struct DeviceCallOfGroup {
   std::function<void()> put;
 };
 void join_group(DeviceCallOfGroup call);
-// Returns true for calls of more than one rank, which must be progressed in turn. A call that
-// completed at once counts for no rank.
+// Returns true if the calls belong to more than one rank, so that they must be progressed in turn.
+// A call that completed at once belongs to no rank.
 bool of_several_ranks(const std::vector<Work>& works);
 }  // namespace internal
 

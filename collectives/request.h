@@ -20,7 +20,8 @@ struct Blocks {
 
   static Blocks of(std::span<const uint64_t> counts, std::span<const uint64_t> displacements = {});
   bool empty() const { return counts.empty(); }
-  // Returns a 30-bit hash of the counts, by which ranks that disagree about blocks are detected.
+  // Returns a 30-bit hash of the counts. Ranks compare it to detect that they disagree about
+  // blocks.
   uint32_t hash() const;
   bool operator==(const Blocks&) const = default;
 };
@@ -40,10 +41,10 @@ struct MessageInfo {
   bool operator==(const MessageInfo&) const = default;
 };
 
-// In place means that input and output are the same pointer. If one of the two is a block of the
-// other (all_gather, gather: input; reduce_scatter, scatter: output), it is this rank's block of
-// the larger one. Other overlaps are not allowed. Members that a collective does not use are
-// ignored.
+// In place means that input and output are the same pointer. If one of the two is one block long
+// (the input of all_gather and gather, the output of reduce_scatter and scatter), in place means
+// that it is this rank's block of the other buffer. Other overlaps are not allowed. Members that a
+// collective does not use are ignored.
 struct Request {
   Collective collective = Collective::barrier;
   ConstBuffer input;
@@ -66,8 +67,8 @@ struct Request {
 
   // Combines n elements of every rank's input; every rank gets the n results.
   static Request all_reduce(ConstBuffer input, Buffer output, Reduction op);
-  // Gathers n elements of every rank on all ranks. `output` has size * n elements, rank r's at r *
-  // n.
+  // Gathers n elements of every rank on all ranks. `output` has size * n elements; the elements of
+  // rank r begin at r * n.
   static Request all_gather(ConstBuffer input, Buffer output);
   // Gathers blocks of unequal length on all ranks. `blocks`: blocks of the output, the same on
   // every rank.
@@ -113,8 +114,9 @@ struct Request {
   //
   // If a receive asks for a later message, the earlier ones are buffered, up to
   // TUTTI_UNEXPECTED_BYTES bytes in total. Beyond that limit, senders block until buffered messages
-  // have been received. But a receive that a thread waits for or polls, or that a call follows,
-  // ignores the limit, so that nothing deadlocks (Error(system) if memory is exhausted).
+  // have been received. But a receive that a thread waits for or polls, or that another call waits
+  // for (CallOptions::after), ignores the limit, so that nothing deadlocks (Error(system) if memory
+  // is exhausted).
   //
   // A send to the own rank never blocks: the message is buffered until it is received. If a long
   // message is in memory of Communicator::allocate() or register_memory(), a receiver on the same

@@ -93,12 +93,12 @@ std::optional<std::vector<PathClass>> fabrics_quicker_than_tcp(const CostModel& 
 // that names the defect.
 std::string to_json(const CostModel& model);
 CostModel parse_cost_model(const std::string& json);
-// Returns true for a file that `tutti tune` wrote, and for a damaged one.
+// Returns true for a file that `tutti tune` wrote, even if the file is damaged.
 bool is_cost_model(const std::string& path);
 
 // Returns the path of this machine's cost model: TUTTI_TUNE_FILE, or a file in the user's cache
-// folder named by a fingerprint of the machine. Empty if that folder does not exist or the setting
-// is "none".
+// folder named by a fingerprint of the machine. Empty if the user has no cache folder
+// (XDG_CACHE_HOME, HOME) or the setting is "none".
 std::string cost_model_file();
 // Loads the file cost_model_file(). If it is missing or unusable, returns the defaults with this
 // machine's number of cores. Logs a warning if the file is unusable, or if TUTTI_TUNE_FILE names a

@@ -13,7 +13,7 @@ namespace tutti {
 //
 //   "a100", "h100", "b200"    one NVLink connection per GPU to a switch that reaches all others
 //   "pcie3" to "pcie5"        16 lanes of PCI Express per GPU to such a switch
-//   "mi300x"                  an xGMI link from each GPU to each other one
+//   "mi300x"                  an xGMI link from each GPU to every other GPU
 std::span<const std::string_view> gpu_classes();
 
 // Returns the class of a CUDA device name ("NVIDIA H100 80GB HBM3"), or an empty string. The result

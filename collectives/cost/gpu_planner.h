@@ -55,7 +55,7 @@ struct GpuChoice {
 
 struct GpuCandidate {
   GpuChoice choice;
-  std::string excluded;   // why it is excluded; empty for a candidate
+  std::string excluded;   // why the choice is excluded; empty for a candidate
   Prediction prediction;  // valid for a candidate; `wire` is the time of the busiest GPU's link
 };
 

@@ -35,7 +35,7 @@ struct CallToPlan {
 
 struct Candidate {
   const Algorithm* algorithm = nullptr;
-  std::string excluded;   // why it is excluded; empty for a candidate
+  std::string excluded;   // why the algorithm is excluded; empty for a candidate
   Prediction prediction;  // valid for a candidate
 };
 
@@ -72,8 +72,8 @@ class Planner {
   // Returns a rough time in seconds. Candidates are tried in the order of this time, and it is the
   // prediction for programs that are too long to walk.
   double rough_seconds(const Algorithm& algorithm, const CallToPlan& wanted);
-  // Returns the first root that the same algorithms support as `root`. Its plan is used for `root`,
-  // so that in large communicators the programs need not be walked for each root.
+  // Returns the lowest root that is supported by the same algorithms as `root`. Its plan is used
+  // for `root`, so that in large communicators the programs need not be walked for each root.
   int typical_root(Collective collective, int root);
   bool is_too_wide(const Plan& plan, const CallToPlan& wanted) const;
   // Predicts the time as predict() does, but also for programs too long to walk.

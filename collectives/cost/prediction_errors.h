@@ -46,7 +46,7 @@ class ErrorTally {
 };
 
 Json to_json(const PredictionErrors& errors);
-// Throws Error(invalid_argument).
+// Reads errors that to_json() wrote. Throws Error(invalid_argument).
 PredictionErrors errors_from(const Json& json);
 
 }  // namespace tutti

@@ -1,6 +1,7 @@
-// Predicts a call inside kernels whose buffers are in windows (collectives/gpu/windows.h). Messages
-// are lent and steps joined as the kernel would do, and each rank's steps are walked once. The
-// slices of a block follow each other; the transfers of all blocks share the GPU's link.
+// Predicts the time of a call inside kernels whose buffers are in windows
+// (collectives/gpu/windows.h). Messages are lent and steps joined as the kernel would do, and each
+// rank's steps are walked once. The slices of a block follow each other; the transfers of all
+// blocks share the GPU's link.
 #pragma once
 
 #include <cstdint>

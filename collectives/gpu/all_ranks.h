@@ -80,7 +80,7 @@ template <typename E>
 TUTTI_DEVICE bool all_finite(const Pack<E>& pack) {
   bool finite = true;
   TUTTI_UNROLL
-  // False for infinities, because inf - inf = NaN.
+  // The comparison is false for infinities and NaN, because their difference is NaN.
   for (int i = 0; i < kPack<E>; ++i) finite &= pack.at[i] - pack.at[i] == 0;
   return finite;
 }

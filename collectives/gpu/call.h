@@ -147,8 +147,8 @@ struct DeviceStep {
   int32_t lend = -1;  // index of the loan that the step sends; -1: none
   uint32_t first_awaited = 0;
   uint32_t awaited = 0;            // number of loans in memory that the step overwrites
-  bool receives_from_all = false;  // true: one message per port
-  bool sends_to_all = false;       // true: one message per port
+  bool receives_from_all = false;  // true: receives one message on each port
+  bool sends_to_all = false;       // true: sends one message on each port
   bool by_switch = false;          // true: the switch may compute the sum
 };
 

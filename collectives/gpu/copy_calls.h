@@ -48,9 +48,9 @@ class CopyCalls {
   // another's memory.
   bool connect(const Exchange& exchange);
 
-  // Returns true if the call is supported. The result is equal on all ranks if they follow the
-  // rules of windows. For all_gather, all_to_all and scatter the output must be in a window, and
-  // for gather the input must be.
+  // Returns true if the call is supported. The result is equal on all ranks if the program follows
+  // the rules of Communicator::register_window(). For all_gather, all_to_all and scatter the output
+  // must be in a window, and for gather the input must be.
   bool can(const Request& request, cuda::CUstream stream) const;
   // Enqueues the call on the stream and returns.
   void run(const Request& request, cuda::CUstream stream);

@@ -213,9 +213,9 @@ class Sums {
 };
 
 // Returns the rank's actions with all actions of a sum replaced by one new action. Among the other
-// actions between the first and the last action of the sum, the sends up to the first other action
-// come before the new action, and the rest come after it. Returns nullopt if that would change the
-// matching of messages or the content of memory.
+// actions between the first and the last action of the sum, sends that no other kind of action
+// precedes come before the new action, and the rest come after it. Returns nullopt if that would
+// change the matching of messages or the content of memory.
 std::optional<Actions> joined_from_all(const Calls& calls, int32_t rank,
                                        const std::set<size_t>& sum) {
   Actions before;

@@ -165,7 +165,7 @@ class Lowering {
 
 Limits limits_of(const MailboxShape& shape, Protocol protocol, uint32_t blocks) {
   const uint64_t bytes = protocol == Protocol::lines ? shape.lines_data : shape.simple_bytes;
-  // Every lane has a block, and every connection its own slots, so the limits do not depend on
+  // Every lane has a block, and every connection has its own slots, so the limits do not depend on
   // other connections.
   Limits limits = Limits::of_one_path(static_cast<int>(blocks), 1 << 30, {bytes, bytes});
   limits.least_bytes = kLeastMessageBytes;

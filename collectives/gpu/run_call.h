@@ -24,9 +24,9 @@ TUTTI_DEVICE uint64_t elements_of(const Launch& launch, const Slice& slice, uint
   return rest < launch.slice_elements ? rest : launch.slice_elements;
 }
 
-// Returns true if the step's message is not sent because it has no data. Tokens are always sent. So
-// are messages of slice 0 if only the two ranks know a block's length, because the message tells
-// it.
+// Returns true if the step's message is not sent because it has no data. Tokens are always sent.
+// Messages of slice 0 are also always sent if each rank knows only its own blocks, because their
+// signature contains the block's length, which the receiver checks.
 TUTTI_DEVICE bool is_silent(const Launch& launch, const DeviceStep& step, const Slice& slice) {
   if (step.parts == 0 || (launch.private_blocks && slice.number == 0)) return false;
   for (uint32_t i = 0; i < step.parts; ++i) {

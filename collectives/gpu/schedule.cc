@@ -11,7 +11,7 @@ namespace tutti::gpu {
 
 namespace {
 
-// Messages in flight between any two ranks.
+// Counts the messages that are in flight and that have been read between any two ranks.
 class Connections {
  public:
   explicit Connections(uint32_t room) : room_(room) {}

@@ -22,7 +22,7 @@ namespace tutti::gpu {
 
 struct Action {
   int32_t step = 0;
-  int32_t sends_to = -1;     // send: one of its peers
+  int32_t sends_to = -1;     // send: the peer that receives it
   int32_t forwards = -1;     // receive: step that forwards its result; -1: none
   int32_t forwards_to = -1;  // receive: peer that this step sends to
   // Used if messages are lent (lending.h):

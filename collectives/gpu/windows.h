@@ -71,11 +71,11 @@ class Windows {
   // Adds a window and returns its number, for remove(). Collective, with equally many bytes on each
   // rank. Throws on all ranks if one cannot share its memory or access another's.
   uint64_t add(void* data, size_t bytes, const Exchange& exchange);
-  // Removes a window, which no call may be using.
+  // Removes a window. No call may be using it.
   void remove(uint64_t number);
 
   // Returns the call's buffers if they are in windows, and nullopt otherwise. The result is equal
-  // on all ranks if they follow the rules of windows.
+  // on all ranks if the program follows the rules of Communicator::register_window().
   std::optional<LentBuffers> find(const Request& request) const;
   // Returns rank `peer`'s memory that corresponds to `data` in this rank's window; null if `data`
   // is in no window.

@@ -16,7 +16,8 @@ namespace tutti::one_sided {
 
 namespace {
 
-// Network cards take a few microseconds, fabrics over sockets up to milliseconds.
+// An access takes a few microseconds with network cards, and up to milliseconds with fabrics over
+// sockets.
 constexpr int kPolls = 200;  // polls before the first yield to other processes
 constexpr int kPollsBeforeSleep = 2000;
 constexpr int kPollsPerLook = 64;  // polls between two checks for failures

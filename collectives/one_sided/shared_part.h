@@ -36,7 +36,7 @@ struct PartControl {
   alignas(64) std::array<std::atomic<uint64_t>, kSignals> signals;
   struct alignas(64) Entry {
     std::atomic<uint32_t> of_first;   // set while the rank's first thread is inside
-    std::atomic<uint32_t> of_others;  // number of its other threads inside
+    std::atomic<uint32_t> of_others;  // number of the rank's other threads inside
   };
 
   Entry& entry(int rank) { return reinterpret_cast<Entry*>(this + 1)[rank]; }

@@ -105,7 +105,7 @@ class Window {
     const one_sided::SharedPart& part_;
   };
 
-  // Writes `from` to byte offset `offset` of the part of `rank`. It returns once `from` may be
+  // Writes `from` to byte offset `offset` of the part of `rank`. Returns once `from` may be
   // overwritten.
   void put(ConstBuffer from, int rank, uint64_t offset);
   // Reads from byte offset `offset` of the part of `rank`; blocks until the data have arrived.

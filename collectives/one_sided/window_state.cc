@@ -27,7 +27,7 @@ namespace {
 
 // Grace period for accesses in progress when the window failed.
 constexpr std::chrono::seconds kPatience{2};
-// Time spent on one channel before the other channels are checked.
+// Maximum time of one wait on a channel.
 constexpr std::chrono::milliseconds kTurn{1};
 constexpr std::chrono::milliseconds kLookAgain{50};
 
@@ -224,7 +224,7 @@ void Window::State::send_added() {
   }
 }
 
-// Waits on one channel, which progresses all calls of the job, and then checks the others.
+// Waits on the first channel that has not failed. The wait progresses all calls of the job.
 void Window::State::wait_for_requests(std::vector<std::optional<Work>>& handles) {
   // A single rank has no channels.
   if (channels_.empty()) return std::this_thread::sleep_for(kTurn);

@@ -37,8 +37,8 @@ class Window::State {
     if (!is_rank || offset > all || bytes > all - offset) refuse_range(rank, offset, bytes);
   }
 
-  // How this rank accesses a part: in place if `part` is shared, otherwise by `remote`, if the
-  // fabric has remote memory access, and by a channel.
+  // How this rank accesses a part: in place if `part` is shared, otherwise by messages on `channel`
+  // and, if the fabric has remote memory access, by `remote`.
   struct Link {
     uint64_t bytes = 0;
     one_sided::SharedPart part;
@@ -67,7 +67,7 @@ class Window::State {
     return rank == rank_ ? own_->shared() : link(rank).part;
   }
 
-  // RAII access to a shared part. Throws if its owner has died or ended it.
+  // RAII access to a shared part. Throws if the owner has died or has ended its part.
   class Inside {
    public:
     Inside(const State& state, int rank) : part_(state.link(rank).part) {
@@ -121,8 +121,8 @@ class Window::State {
   // Sends pending messages. It must be called before this rank waits, because other ranks' progress
   // may depend on them.
   void send_added();
-  // Waits a while until any request is served. Throws the window's failure on this rank. The caller
-  // passes the same `handles` to successive calls.
+  // Waits for a short time until any request is served. Throws the window's failure on this rank.
+  // The caller passes the same `handles` to successive calls.
   void wait_for_requests(std::vector<std::optional<Work>>& handles);
   // Returns true if `rank` is dead and the window continues without it.
   bool is_gone(int rank) const;
@@ -148,7 +148,7 @@ class Window::State {
   std::unique_ptr<ExposedMemory> exposed_;                     // null: no memory is exposed
   std::vector<Link> links_;                                    // links to the parts, by rank
   std::vector<std::shared_ptr<one_sided::Channel>> channels_;  // distinct channels of links_
-  const int64_t process_;                                      // a fork()ed child only has a copy
+  const int64_t process_;                                      // creator (a fork() copies it)
   bool together_ = true;
   bool reached_by_messages_ = false;
   std::atomic<uint32_t> calls_{0};

@@ -344,7 +344,7 @@ class Simulation {
     for (Arc arc = 0; arc < network_.graph().arcs(); ++arc) {
       const double part =
           traffic_[static_cast<size_t>(arc)] / (network_.GBps(arc) * kBytesPerUs * result_.time_us);
-      // False for NaN, which results if the time is 0.
+      // The comparison is false for NaN, which results if the time is 0.
       if (!(part > result_.busiest_part)) continue;
       result_.busiest_part = part;
       result_.busiest = arc;

@@ -49,7 +49,7 @@ struct SimulationOptions {
 };
 
 struct SimulationResult {
-  double time_us = 0;   // until the last rank is done; infinite if given up
+  double time_us = 0;   // time until the last rank is done; infinite if given up
   double first_us = 0;  // time until the first rank is done
   int32_t last_rank = 0;
   int64_t messages = 0;

@@ -128,7 +128,7 @@ class Work {
   // Error(invalid_argument) for all other calls.
   MessageInfo received() const;
   // Aborts the call's communicator on every rank unless the call is complete. Never blocks. Throws
-  // the call's Error if it has already failed.
+  // the call's Error if the call has already failed.
   void abort(const std::string& reason);
 
  private:
@@ -208,13 +208,14 @@ struct CallOptions {
 
 // A planned call, whose buffers and options are fixed. One start must be complete before the next.
 // Copies share the plan. A Prepared does not keep the communicator alive: once the communicator is
-// destroyed, start() and run() throw Error(invalid_argument). Threads: as Communicator.
+// destroyed, start() and run() throw Error(invalid_argument). Thread safety is the same as
+// Communicator's.
 class Prepared {
  public:
   Prepared() = default;
   Work start();
   void run();
-  // Returns the name of the chosen algorithm; empty if the call needs none.
+  // Returns the name of the chosen algorithm; empty if the call needs no algorithm.
   std::string algorithm() const;
 
  private:
@@ -339,7 +340,7 @@ class Communicator {
   // could read the memory.
   //
   // A device that had pinned the pages (cudaHostRegister, ibv_reg_mr) would silently keep using the
-  // old ones: pin memory after its registration, and unpin it before the registration ends. A
+  // old pages, so pin memory after its registration, and unpin it before the registration ends. A
   // forked child sees the parent's later writes, except in pages that the child has written itself.
   // Free the memory only after the registration has ended; memory freed earlier is no longer lent,
   // nor is private memory mapped at its address.
@@ -363,7 +364,8 @@ class Communicator {
   // shared.
   [[nodiscard]] Registration register_window(void* data, size_t bytes);
 
-  // Returns the name of the algorithm that this call would use; empty if it needs none. Collective.
+  // Returns the name of the algorithm that this call would use; empty if the call needs no
+  // algorithm. Collective.
   std::string algorithm_of(const Request& request, const CallOptions& options = {});
 
   Work start(const Request& request, const CallOptions& options = {});

@@ -74,7 +74,7 @@ struct Request {
   // every rank.
   static Request all_gatherv(ConstBuffer input, Buffer output, Blocks blocks);
   // Combines blocks: rank r gets the combination of all ranks' block r. `input` has size * n
-  // elements, `output` n.
+  // elements, and `output` has n elements.
   static Request reduce_scatter(ConstBuffer input, Buffer output, Reduction op);
   // Combines blocks of unequal length as reduce_scatter() does. `blocks`: blocks of the input, the
   // same on every rank.
@@ -88,7 +88,7 @@ struct Request {
   // Gathers blocks of unequal length at the root. `blocks`: blocks of the output, at the root only.
   static Request gatherv(ConstBuffer input, Buffer output, Blocks blocks, int root);
   // Sends a block of the root's input to each rank: rank r gets block r. `input` has size * n
-  // elements, at the root only; `output` has n.
+  // elements, at the root only; `output` has n elements.
   static Request scatter(ConstBuffer input, Buffer output, int root);
   // Sends blocks of unequal length as scatter() does. `blocks`: blocks of the input, at the root
   // only.

@@ -110,7 +110,7 @@ class OptionsOfCall {
   explicit OptionsOfCall(const tutti_call_options_t* given);
   OptionsOfCall(const OptionsOfCall&) = delete;
   OptionsOfCall& operator=(const OptionsOfCall&) = delete;
-  operator const CallOptions&() const { return options_; }  // NOLINT: it stands for them
+  operator const CallOptions&() const { return options_; }  // NOLINT: implicit on purpose
 
  private:
   std::vector<Work> works_;

@@ -147,7 +147,7 @@ enum {
   TUTTI_SCAN = 10,
   TUTTI_EXSCAN = 11,
   TUTTI_RECV = 12,
-  TUTTI_RECV_REDUCE = 13 /* output[i] = output[i] op received[i]; not AVG, PREMUL_SUM */
+  TUTTI_RECV_REDUCE = 13 /* output[i] = output[i] op received[i]; any op but AVG, PREMUL_SUM */
 };
 
 typedef int32_t tutti_space_t;
@@ -182,7 +182,7 @@ typedef struct tutti_prepared tutti_prepared_t; /* a planned call */
 
 typedef int32_t tutti_wire_t;
 enum {
-  TUTTI_WIRE_PLAIN = 0, /* unchanged: elements of any type */
+  TUTTI_WIRE_PLAIN = 0, /* elements of any type travel unchanged */
   TUTTI_WIRE_BF16 = 1,
   TUTTI_WIRE_F16 = 2,
   TUTTI_WIRE_F8E4M3 = 3,
@@ -310,9 +310,9 @@ TUTTI_API const char* tutti_version(void);
  * thread's next error. A successful call does not change it. */
 TUTTI_API const char* tutti_error_text(void);
 
-/* Returns the rank of the job that the calling thread's last error is about: the rank that died,
- * aborted, is waited for first, or made the other call; -1 if the error is not about a single
- * rank. */
+/* Returns the rank of the job that the calling thread's last error is about: the rank that died or
+ * aborted, the first rank that the call was waiting for, or the rank whose call does not match; -1
+ * if the error is not about a single rank. */
 TUTTI_API int32_t tutti_error_rank(void);
 
 /* Returns a status's name: "rank died"; "unknown error" for a number that is not a status. */

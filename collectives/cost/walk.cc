@@ -73,9 +73,9 @@ class Walk {
   struct Core {
     int32_t ranks = 0;
     double free = 0;
-    int32_t last = -1;        // rank that it ran last
+    int32_t last = -1;        // rank that the core ran last
     Earliest<int32_t> ready;  // ranks by their first ready instance; may contain stale entries
-    int32_t next = -1;        // rank that it runs next, at next_start
+    int32_t next = -1;        // rank that the core runs next, at next_start
     double next_start = 0;
   };
 
@@ -95,7 +95,7 @@ class Walk {
     if (--waits_[instance] == 0) make_ready(instance);
   }
 
-  // Makes all steps of a slice also wait until their rank has finished the slice before.
+  // Makes all steps of a slice also wait until their rank has finished the previous slice.
   void take_slices_in_turn() {
     for (size_t i = static_cast<size_t>(graph_.steps()); i < waits_.size(); ++i) ++waits_[i];
     for (size_t slice = 0; slice < timing_.steps.size(); ++slice) {

@@ -3,8 +3,8 @@
 // A gpu of the file has cells: its input, output and scratch chunks (input and output are the same
 // cells if the file works in place), and one cell for each value inside a fused step. A program
 // never writes its input, and the chunks that it stores in one location have one size class. So a
-// cell is read from the program's input until its first write. After that it is in the output or,
-// if the output has no such chunk or none of the content's size class, in scratch.
+// cell is read from the program's input until its first write. After that it is in the output. If
+// the output has no such chunk, or has it in another size class, the cell is in scratch.
 #pragma once
 
 #include <cstdint>

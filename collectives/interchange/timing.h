@@ -16,10 +16,9 @@ struct TimedMessage {
   int32_t to = 0;
   int32_t send_step = 0;  // index of the sender's step
   int32_t recv_step = 0;  // index of the receiver's step
-  // Number of the round at whose start the message is sent. The message arrives at the end of that
-  // round.
+  // The round at whose start the message is sent. The message arrives at the end of that round.
   int32_t sent = 0;
-  int32_t taken = 0;  // number of the round at whose start the receiver has consumed it
+  int32_t taken = 0;  // round at whose start the receiver has consumed it
 };
 
 struct Timing {

@@ -5,8 +5,8 @@
 //                consecutive hops determines the time, or the load of the busiest link if that is
 //                slower
 //   all-to-all   each rank sends to all others at the same time. The load of the busiest links
-//                determines the time; on uniform networks a few distances between ranks stand for
-//                all
+//                determines the time; on uniform networks it is computed from a few distances
+//                between ranks
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@
 namespace tutti {
 
 struct SimulationOptions {
-  // Not used by a joint schedule, which has bytes of its own:
+  // A joint schedule ignores `bytes` and `slices`, because it has the bytes of each step.
   double bytes = 0;    // buffer size; size of all blocks if there are blocks
   int32_t slices = 1;  // pieces of each chunk, which are pipelined
   // True if messages take no time. The result is then the time of computation, and of waiting for

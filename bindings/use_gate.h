@@ -35,11 +35,11 @@ class UseGate {
     UseGate* gate_ = nullptr;
   };
 
-  // Enters for a call. The gate rejects it once a close() has begun.
+  // Enters for a call. The gate rejects the call once a close() has begun.
   Use enter() { return enter_while(State::open); }
   // Enters for an operation that must succeed as long as the object exists: an abort, or the return
-  // of memory. While the object is being destroyed, waits; once it is gone, the gate rejects the
-  // operation.
+  // of memory. Waits while the object is being destroyed. Once the object is gone, the gate rejects
+  // the operation.
   Use enter_until_closed() { return enter_while(State::closing); }
 
   bool is_open() const {
@@ -48,14 +48,15 @@ class UseGate {
   }
 
   // Rejects calls from now on, waits until no thread is inside, and runs `destroy`, which must not
-  // throw. A second close() returns when the first has. Must not be called from within a use.
+  // throw. A second close() waits until the first one has closed the gate. Must not be called from
+  // within a use.
   template <typename Destroy>
   void close(Destroy destroy) {
     std::unique_lock lock(mutex_);
     if (begin_closing(lock)) end(lock, destroy);
   }
-  // Closes in the same way, but runs `abort` if a thread is still inside after `patience`; `abort`
-  // must make the threads leave.
+  // Closes the gate in the same way, but runs `abort` if a thread is still inside after `patience`;
+  // `abort` must make the threads leave.
   template <typename Abort, typename Destroy>
   void close(std::chrono::nanoseconds patience, Abort abort, Destroy destroy) {
     std::unique_lock lock(mutex_);
@@ -84,7 +85,8 @@ class UseGate {
     if (--inside_ == 0 && state_ != State::open) changed_.notify_all();
   }
 
-  // Begins to close. Returns false if another thread has closed the gate meanwhile.
+  // Begins to close the gate. If another thread has begun already, waits until the gate is closed
+  // and returns false.
   bool begin_closing(std::unique_lock<std::mutex>& lock) {
     if (state_ != State::open) {
       changed_.wait(lock, [this] { return state_ == State::closed; });

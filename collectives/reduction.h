@@ -41,8 +41,8 @@ struct Reduction {
   Reduction(ReduceOp op) : op(op) {}  // NOLINT: an operator is a reduction
 
   // Returns the operator that sums factor * input, where each rank has its own factor. The factor
-  // is rounded to the type of the computation, the product to the element type. For integers the
-  // factor must be integral.
+  // is rounded to the type of the computation, and the product is rounded to the element type. For
+  // integers the factor must be integral.
   static Reduction premul_sum(double factor) {
     Reduction reduction(ReduceOp::premul_sum);
     reduction.factor = factor;

@@ -107,7 +107,7 @@ class Checker {
   // Returns Request::count, computed from the buffer that is a single block or from the blocks.
   uint64_t block_count() const {
     const Collective c = request_.collective;
-    if (request_.blocks_are_private()) return 0;  // it is not equal on all ranks
+    if (request_.blocks_are_private()) return 0;  // the count is not equal on all ranks
     if (request_.uneven)
       return total(c == Collective::all_gather ? request_.output_blocks : request_.input_blocks);
     if (c == Collective::all_to_all) {

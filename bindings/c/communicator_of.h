@@ -1,5 +1,5 @@
-// Converts C handles to C++ objects. Code that uses this must be built together with the shared
-// library that it runs with.
+// Converts C handles to C++ objects. Code that includes this header must be built together with the
+// shared library that it runs with.
 #pragma once
 
 #include "bindings/c/tutti.h"

@@ -51,7 +51,8 @@ LastError& last_error();
 tutti_status_t failed(ErrorCode code, const char* text, int rank = -1);
 [[noreturn]] void invalid(const std::string& what);
 
-// Runs an action and converts its exception to a status: no exception crosses the C interface.
+// Runs an action and converts its exception to a status, so that no exception crosses the C
+// interface.
 template <typename Action>
 tutti_status_t guarded(Action action) noexcept {
   try {
@@ -102,14 +103,14 @@ Options known_part(const Options* given, const char* what) {
 }
 
 std::chrono::nanoseconds nanoseconds_of(double seconds);
-// A call's options, including the works that they refer to. It must live only as long as the call,
-// because a Work holds a handle on its communicator.
+// A call's options, including the works that they refer to. An object must not outlive the call,
+// because a Work refers to its communicator.
 class OptionsOfCall {
  public:
   explicit OptionsOfCall(const tutti_call_options_t* given);
   OptionsOfCall(const OptionsOfCall&) = delete;
   OptionsOfCall& operator=(const OptionsOfCall&) = delete;
-  operator const CallOptions&() const { return options_; }  // NOLINT: it stands for them
+  operator const CallOptions&() const { return options_; }  // NOLINT: implicit on purpose
 
  private:
   std::vector<Work> works_;

@@ -23,7 +23,7 @@ static_assert(kCollectives[TUTTI_EXSCAN] == Collective::exscan &&
               static_cast<int>(Collective::send_recv) == TUTTI_SEND);
 
 // Returns the blocks of a buffer. The counts are read only if this rank's buffer consists of
-// blocks: otherwise the pointers may be invalid.
+// blocks, because otherwise the pointers may be invalid.
 Blocks blocks_of(bool used, const uint64_t* counts, const uint64_t* displacements, int size) {
   if (!used || counts == nullptr) return {};
   const auto p = static_cast<size_t>(size);

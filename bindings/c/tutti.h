@@ -36,7 +36,7 @@
  * collectives on one communicator need an order that the caller establishes, or a queue per thread
  * (tutti_open_queues()). Communicators are independent of each other. One thread at a time may use
  * a work. tutti_abort() ends calls in flight from any thread: they return an error, and then the
- * communicator can be destroyed. After fork() the child must not call.
+ * communicator can be destroyed. After fork() the child must not call Tutti.
  *
  * UNITS. Counts are in elements, never in bytes, and 64 bits wide; 0 is allowed. Times are in
  * seconds.
@@ -60,8 +60,8 @@
 #define TUTTI_API
 #endif
 
-/* Tells the compiler that the function stores the address without reading through it, so that there
- * is no warning of uninitialized memory. */
+/* Declares that the function stores the address without reading through it, so that the compiler
+ * does not warn of uninitialized memory. */
 #if defined(__has_attribute)
 #if __has_attribute(access)
 #define TUTTI_ADDRESS_ONLY(parameter) __attribute__((access(none, parameter)))
@@ -85,7 +85,7 @@ enum {
   TUTTI_RANK_DIED = 3,        /* a process of the job exited without leaving the communicator */
   TUTTI_CONNECTION_LOST = 4,  /* the path to a living rank broke */
   TUTTI_TIMEOUT = 5,          /* an operation's deadline passed */
-  TUTTI_ABORTED = 6,          /* another rank, or this one's user, aborted the communicator */
+  TUTTI_ABORTED = 6,          /* a rank called tutti_abort(), or failed with an error of its own */
   TUTTI_BOOTSTRAP = 7,        /* the ranks could not find or authenticate each other */
   TUTTI_SYSTEM = 8,           /* an operating system call failed */
   TUTTI_UNSUPPORTED = 9, /* not available in this build, on this machine, or for these arguments */
@@ -126,10 +126,10 @@ enum {
   TUTTI_BAND = 5, /* bitwise: integers only */
   TUTTI_BOR = 6,
   TUTTI_BXOR = 7,
-  TUTTI_MINLOC = 8, /* pairs only: the smallest value; of equal values the lower index */
+  TUTTI_MINLOC = 8, /* pairs only: the smallest value, and its lowest index on ties */
   TUTTI_MAXLOC = 9,
-  TUTTI_PREMUL_SUM = 10, /* the sum of each rank's input times its own factor: tutti_request_t */
-  TUTTI_USER = 11        /* an operator supplied by the caller: tutti_request_t */
+  TUTTI_PREMUL_SUM = 10, /* the sum of input * (factor of the rank); see tutti_request_t */
+  TUTTI_USER = 11        /* an operator supplied by the caller; see tutti_request_t */
 };
 
 typedef int32_t tutti_collective_t;
@@ -147,7 +147,7 @@ enum {
   TUTTI_SCAN = 10,
   TUTTI_EXSCAN = 11,
   TUTTI_RECV = 12,
-  TUTTI_RECV_REDUCE = 13 /* output[i] = output[i] op received[i]; not AVG, PREMUL_SUM */
+  TUTTI_RECV_REDUCE = 13 /* output[i] = output[i] op received[i]; any op but AVG, PREMUL_SUM */
 };
 
 typedef int32_t tutti_space_t;
@@ -182,7 +182,7 @@ typedef struct tutti_prepared tutti_prepared_t; /* a planned call */
 
 typedef int32_t tutti_wire_t;
 enum {
-  TUTTI_WIRE_PLAIN = 0, /* unchanged: elements of any type */
+  TUTTI_WIRE_PLAIN = 0, /* elements of any type travel unchanged */
   TUTTI_WIRE_BF16 = 1,
   TUTTI_WIRE_F16 = 2,
   TUTTI_WIRE_F8E4M3 = 3,
@@ -203,8 +203,8 @@ typedef struct tutti_call_options {
   int64_t deterministic; /* nonzero: the bits depend on the inputs and the number of ranks only */
   int32_t tag; /* messages: 0 to TUTTI_LARGEST_TAG; a receive also accepts TUTTI_ANY_TAG */
   int32_t may_be_shorter; /* receive: nonzero: accept a message shorter than the buffer */
-  /* Calls, on any communicator, that must complete before this one starts; if one fails, so does
-   * this call. */
+  /* Calls, on any communicator, that must complete before this one starts. If one of them fails,
+   * this call fails too. */
   tutti_work_t* const* after;
   size_t after_count;
   int64_t queue; /* the queue that orders the call: 0, or one of tutti_open_queues() */
@@ -231,11 +231,11 @@ typedef struct tutti_message {
 #define TUTTI_MESSAGE_INIT \
   { sizeof(tutti_message_t), 0, 0, 0, 0 }
 
-/* A store of small texts by key, supplied by the caller, that all ranks can reach (MPI's or PMIx's
- * key exchange, a Redis, torch's Store). Ranks find each other by it: it holds one value, the
- * address of rank 0. Functions return a negative number on failure; a failed get() is repeated
- * until the timeout, so a store may recover. They are called by tutti_init(), or by a thread of the
- * library until tutti_init_end() returns. */
+/* A key-value store of short strings, supplied by the caller, that all ranks can reach (MPI's or
+ * PMIx's key exchange, a Redis, torch's Store). Ranks find each other through it: it holds a single
+ * value, the address of rank 0. set() and get() return a negative number on failure. A failed get()
+ * is repeated until the timeout, so a store may recover. All functions are called by tutti_init(),
+ * or by a thread of the library until tutti_init_end() returns. */
 #define TUTTI_STORE_VALUE 1024
 typedef struct tutti_store {
   size_t size; /* sizeof(tutti_store_t) */
@@ -255,12 +255,12 @@ typedef struct tutti_init_options {
   int32_t rank;
   int32_t ranks;               /* number of ranks; 0: rank, size and rendezvous come from the */
                                /* environment, which otherwise only fills in missing values */
-  const char* master_address;  /* rank 0's address: a host name or number, ... */
-  int32_t master_port;         /* ... and a free port there; */
-  const char* rendezvous_file; /* or else the path of a new file that all ranks can reach */
-  const tutti_store_t* store;  /* or else a store, which takes precedence; must stay valid */
+  const char* master_address;  /* rank 0's host name or address, used with master_port */
+  int32_t master_port;         /* a free port on that host */
+  const char* rendezvous_file; /* instead: path of a new file that all ranks can reach */
+  const tutti_store_t* store;  /* takes precedence over the address and the file; must stay valid */
                                /* until this rank has left the job */
-  double timeout;              /* seconds to wait for the others; 0: TUTTI_INIT_TIMEOUT */
+  double timeout;              /* seconds to wait for other ranks; 0: TUTTI_INIT_TIMEOUT */
 } tutti_init_options_t;
 #define TUTTI_INIT_OPTIONS_INIT \
   { sizeof(tutti_init_options_t), 0, 0, NULL, 0, NULL, NULL, 0 }
@@ -285,10 +285,10 @@ typedef struct tutti_request {
   tutti_function_t function; /* USER; function and context are used until the call completes */
   void* context;
   /* Nonzero: blocks of unequal length (all_gatherv, reduce_scatterv, gatherv, scatterv,
-   * all_to_allv). One count per rank for each buffer that consists of blocks: all_gather, gather:
-   * the output; reduce_scatter, scatter: the input; all_to_all: both. gather and scatter need
-   * counts at the root only. Displacements are relative to the buffer's start; NULL: the blocks are
-   * contiguous. Both are in elements. */
+   * all_to_allv). A buffer that consists of blocks has one count per rank. These are the outputs of
+   * all_gather and gather, the inputs of reduce_scatter and scatter, and both buffers of
+   * all_to_all. gather and scatter need counts at the root only. Displacements are relative to the
+   * buffer's start; NULL: the blocks are contiguous. Counts and displacements are in elements. */
   int64_t uneven;
   const uint64_t* input_counts;
   const uint64_t* input_displacements;
@@ -310,9 +310,9 @@ TUTTI_API const char* tutti_version(void);
  * thread's next error. A successful call does not change it. */
 TUTTI_API const char* tutti_error_text(void);
 
-/* Returns the rank of the job that the calling thread's last error is about: the rank that died,
- * aborted, is waited for first, or made the other call; -1 if the error is not about a single
- * rank. */
+/* Returns the rank of the job that the calling thread's last error is about: the rank that died or
+ * aborted, the first rank that the call was waiting for, or the rank whose call does not match; -1
+ * if the error is not about a single rank. */
 TUTTI_API int32_t tutti_error_rank(void);
 
 /* Returns a status's name: "rank died"; "unknown error" for a number that is not a status. */
@@ -326,8 +326,8 @@ TUTTI_API const char* tutti_error_name(tutti_status_t status);
  * run` and torchrun set them), or RANK, WORLD_SIZE and TUTTI_RENDEZVOUS=file:/PATH, or the
  * variables of Slurm, Open MPI, MPICH, PMIx or Kubernetes (`tutti info` names the source). Without
  * any of these variables the job has one rank. The caller frees *comm with tutti_destroy(). On
- * error *comm is NULL: TUTTI_BOOTSTRAP names the missing ranks or the reason of a refusal,
- * TUTTI_RANK_DIED a rank that exited meanwhile. */
+ * error *comm is NULL. For TUTTI_BOOTSTRAP the error text names the missing ranks or the reason of
+ * a refusal; for TUTTI_RANK_DIED it names a rank that exited meanwhile. */
 TUTTI_API tutti_status_t tutti_init(tutti_comm_t** comm, const tutti_init_options_t* options);
 
 /* Join the job as tutti_init() does, but in two steps, so that one thread can drive several ranks.
@@ -370,27 +370,27 @@ TUTTI_API tutti_status_t tutti_open_queues(tutti_comm_t* comm, int32_t count);
 TUTTI_API tutti_status_t tutti_create(tutti_comm_t* comm, const int32_t* ranks, size_t count,
                                       int32_t tag, tutti_comm_t** created);
 
-/* Creates a communicator of the surviving ranks, in their order, after ranks have died (MPI's ULFM:
- * MPIX_Comm_shrink). `comm` may be aborted or working. Collective among the survivors; blocks. Any
- * rank, including rank 0, may die meanwhile. A quorum must take part: more than half of the
- * members, or half of them including the first one; or any number once all others have certainly
- * ended (`tutti run --min-ranks` saw it, or they have left the job). So at most one side of a
- * partitioned job continues. TUTTI_CONNECTION_LOST: this rank is outside the quorum, or was
- * excluded because its host cannot reach another one. TUTTI_TIMEOUT: a rank did not call within the
- * setting TUTTI_TIMEOUT; the same call may be repeated, and then continues the interrupted one. The
- * old communicator must still be destroyed. */
+/* Sets *left to a communicator of the surviving ranks, in their order, after ranks have died (MPI's
+ * ULFM: MPIX_Comm_shrink). `comm` may be aborted or working. Collective among the survivors;
+ * blocks. Any rank, including rank 0, may die meanwhile. A quorum must take part: more than half of
+ * the members, or half of them including the first one; or any number once all others have
+ * certainly ended (`tutti run --min-ranks` saw their processes end, or they have left the job). So
+ * at most one side of a partitioned job continues. TUTTI_CONNECTION_LOST: this rank is outside the
+ * quorum, or was excluded because its host cannot reach another host. TUTTI_TIMEOUT: a rank did not
+ * call within the setting TUTTI_TIMEOUT; the same call may be repeated, and then continues the
+ * interrupted one. The old communicator must still be destroyed. */
 TUTTI_API tutti_status_t tutti_shrink(tutti_comm_t* comm, tutti_comm_t** left);
 
-/* Creates a communicator of all surviving ranks of the job, which must be in `comm`, followed by up
- * to `count` spares (tutti run --spares), whose tutti_init() returns it as well. Collective among
- * the survivors; blocks. Errors as tutti_shrink(), and TUTTI_INVALID_ARGUMENT if another rank of
- * the job is active, or `count` is negative. */
+/* Sets *grown to a communicator of all surviving ranks of the job, which must be in `comm`,
+ * followed by up to `count` spares (tutti run --spares), whose tutti_init() returns it as well.
+ * Collective among the survivors; blocks. Fails as tutti_shrink() does, and with
+ * TUTTI_INVALID_ARGUMENT if another rank of the job is active or `count` is negative. */
 TUTTI_API tutti_status_t tutti_grow(tutti_comm_t* comm, int32_t count, tutti_comm_t** grown);
 
 /* Agrees on flags among the survivors: on return *flags is the bitwise AND of the flags of all of
  * them (MPIX_Comm_agree). `living` (NULL, or an array of tutti_size() ranks) receives the ranks
- * that took part, ascending, and *count their number. The results are the same on all survivors.
- * Collective among the survivors; blocks. Errors as tutti_shrink(). */
+ * that took part, ascending, and *count receives their number. The results are the same on all
+ * survivors. Collective among the survivors; blocks. Fails as tutti_shrink() does. */
 TUTTI_API tutti_status_t tutti_agree(tutti_comm_t* comm, uint64_t* flags, int32_t* living,
                                      size_t* count);
 
@@ -416,7 +416,7 @@ TUTTI_API int32_t tutti_rank(const tutti_comm_t* comm);
 TUTTI_API int32_t tutti_size(const tutti_comm_t* comm);
 
 /* Allocates zeroed memory that the other ranks of the host can read in place, so that collectives
- * need no copy. Local. The communicator owns the memory: tutti_free() frees it, at the latest
+ * need no copy. Local. The communicator owns the memory: tutti_free() frees it, or at the latest
  * tutti_destroy(). tutti_free() of NULL is allowed. TUTTI_SYSTEM if memory is exhausted. */
 TUTTI_API tutti_status_t tutti_alloc(tutti_comm_t* comm, size_t bytes, void** data);
 TUTTI_API tutti_status_t tutti_free(tutti_comm_t* comm, void* data);
@@ -430,13 +430,13 @@ TUTTI_API tutti_status_t tutti_free(tutti_comm_t* comm, void* data);
  * is no room.
  *
  * A device that had pinned the pages (cudaHostRegister, ibv_reg_mr) would silently keep using the
- * old ones: pin memory after its registration, and unpin it before tutti_deregister(). A forked
+ * old pages, so pin memory after its registration, and unpin it before tutti_deregister(). A forked
  * child sees the parent's later writes, except in pages that the child has written itself. */
 TUTTI_API tutti_status_t tutti_register(tutti_comm_t* comm, void* data, size_t bytes);
 TUTTI_API tutti_status_t tutti_deregister(tutti_comm_t* comm, void* data);
 
 /* Allocates uninitialized memory of this thread's current GPU, for windows. tutti_free() frees it,
- * at the latest tutti_destroy(). TUTTI_UNSUPPORTED without a usable GPU. */
+ * or at the latest tutti_destroy(). TUTTI_UNSUPPORTED without a usable GPU. */
 TUTTI_API tutti_status_t tutti_alloc_on_device(tutti_comm_t* comm, size_t bytes, void** data);
 
 /* Makes GPU memory, of the same size on every rank, a window, which kernels of the other ranks read
@@ -447,20 +447,19 @@ TUTTI_API tutti_status_t tutti_alloc_on_device(tutti_comm_t* comm, size_t bytes,
 TUTTI_API tutti_status_t tutti_register_window(tutti_comm_t* comm, void* data, size_t bytes);
 TUTTI_API tutti_status_t tutti_deregister_window(tutti_comm_t* comm, void* data);
 
-/* ---- one-sided calls: access to other ranks' memory, without matching calls by those ranks ----
- *
- * Offsets are in bytes, from the start of a rank's part. Memory that the ranks of a host share (a
- * window's own, or from tutti_alloc()) is accessed in place. tutti_put() and tutti_get() of a
- * window's own memory use network cards' remote memory access (TUTTI_RMA). All other accesses are
- * messages. The owner serves them whenever one of its threads is inside a call, and with
- * TUTTI_PROGRESS_THREAD=1 also while it computes. Requests of one rank to another are served in the
- * order of its calls. tutti_put() and tutti_accumulate() return once their source may be changed;
- * tutti_flush() waits until they have changed the owner's memory. tutti_accumulate() and
- * tutti_compare_and_swap() are atomic against each other, 32 KiB at a time. A rank sees remote
- * writes to its own part after tutti_fence(), or after tutti_wait_signal() of a signal that
- * followed them. Any thread may call, also concurrently. A dead rank fails every call on the window
- * with TUTTI_RANK_DIED (see members_may_die). */
+/* ---- one-sided calls: access to other ranks' memory without matching calls by those ranks ---- */
 
+/* Offsets are in bytes, from the start of a rank's part. Memory that the ranks of a host share (a
+ * window's own memory, or memory from tutti_alloc()) is accessed in place. tutti_put() and
+ * tutti_get() of a window's own memory use network cards' remote memory access (TUTTI_RMA). All
+ * other accesses are messages. The owner serves them whenever one of its threads is inside a call,
+ * and with TUTTI_PROGRESS_THREAD=1 also while it computes. Requests of one rank to another are
+ * served in the order of its calls. tutti_put() and tutti_accumulate() return once their source may
+ * be changed; tutti_flush() waits until these calls have changed the owner's memory.
+ * tutti_accumulate() and tutti_compare_and_swap() are atomic against each other, 32 KiB at a time.
+ * A rank sees remote writes to its own part after tutti_fence(), or after tutti_wait_signal() of a
+ * signal that followed them. Any thread may call, also concurrently. If a rank dies, every call on
+ * the window fails with TUTTI_RANK_DIED, unless members_may_die is set. */
 typedef struct tutti_window tutti_window_t;
 typedef struct tutti_window_options {
   size_t size;             /* sizeof(tutti_window_options_t) */
@@ -469,15 +468,16 @@ typedef struct tutti_window_options {
 #define TUTTI_WINDOW_OPTIONS_INIT \
   { sizeof(tutti_window_options_t), 0 }
 
-/* Creates a window. Collective; blocks. This rank's part is `bytes` bytes at `memory`, owned by the
- * caller, which must stay allocated until the window has ended; NULL: zeroed memory of the window's
- * own. Parts may differ in size. */
+/* Creates a window. Collective; blocks. This rank's part is `bytes` bytes at `memory`, which the
+ * caller owns and must keep allocated until the window has ended. If `memory` is NULL, the window
+ * allocates and owns zeroed memory. Parts may differ in size. */
 TUTTI_API tutti_status_t tutti_window_create(tutti_comm_t* comm, void* memory, size_t bytes,
                                              const tutti_window_options_t* options,
                                              tutti_window_t** window);
 /* Performs a fence and ends the window. Collective; blocks. Frees the handle, even on error. */
 TUTTI_API tutti_status_t tutti_window_free(tutti_window_t* window);
-/* Ends the window on this rank alone: later calls of other ranks to it fail. NULL is allowed. */
+/* Ends the window on this rank alone: later calls of other ranks to this rank's part fail. NULL is
+ * allowed. */
 TUTTI_API void tutti_window_destroy(tutti_window_t* window);
 /* Fails all calls on the window, on every rank, with TUTTI_ABORTED and this reason. */
 TUTTI_API tutti_status_t tutti_window_abort(tutti_window_t* window, const char* reason);
@@ -486,13 +486,14 @@ TUTTI_API void* tutti_window_memory(const tutti_window_t* window);
 /* Returns the size in bytes of the part of `rank`; 0 if there is no such rank. */
 TUTTI_API uint64_t tutti_window_bytes(const tutti_window_t* window, int32_t rank);
 
+/* Writes `from` to byte `offset` of the part of `rank`. Returns once `from` may be changed. */
 TUTTI_API tutti_status_t tutti_put(tutti_window_t* window, tutti_buffer_t from, int32_t rank,
                                    uint64_t offset);
 /* Reads from byte `offset` of the part of `rank`; blocks until the data has arrived. */
 TUTTI_API tutti_status_t tutti_get(tutti_window_t* window, tutti_buffer_t into, int32_t rank,
                                    uint64_t offset);
 /* Computes window[i] = window[i] op from[i], from byte `offset` of the part of `rank` on; `op` must
- * not be TUTTI_AVG. Returns once `from` may be changed. */
+ * not be TUTTI_AVG, TUTTI_PREMUL_SUM or TUTTI_USER. Returns once `from` may be changed. */
 TUTTI_API tutti_status_t tutti_accumulate(tutti_window_t* window, tutti_buffer_t from, int32_t rank,
                                           uint64_t offset, tutti_op_t op);
 /* Writes `desired` if the integer at byte `offset` of the part of `rank` equals `expected`; sets
@@ -501,13 +502,13 @@ TUTTI_API tutti_status_t tutti_accumulate(tutti_window_t* window, tutti_buffer_t
 TUTTI_API tutti_status_t tutti_compare_and_swap(tutti_window_t* window, tutti_dtype_t dtype,
                                                 uint64_t expected, uint64_t desired, int32_t rank,
                                                 uint64_t offset, uint64_t* found);
-/* Adds `count` to counter `slot` (0 to 63) of `rank`, after all earlier calls of this rank to it
- * have taken effect. */
+/* Adds `count` to counter `slot` (0 to 63) of `rank`, after all earlier calls of this rank to
+ * `rank` have taken effect. */
 TUTTI_API tutti_status_t tutti_signal(tutti_window_t* window, int32_t rank, int32_t slot,
                                       uint64_t count);
 /* Blocks until counter `slot` of this rank is at least `count`, and subtracts `count`. */
 TUTTI_API tutti_status_t tutti_wait_signal(tutti_window_t* window, int32_t slot, uint64_t count);
-/* Blocks until all earlier calls of this rank to `rank` have taken effect there; -1: to all
+/* Blocks until all earlier calls of this rank to `rank` have taken effect there. -1 means all
  * ranks. */
 TUTTI_API tutti_status_t tutti_flush(tutti_window_t* window, int32_t rank);
 /* Flushes to all ranks, then performs a barrier. Collective; blocks. */
@@ -521,14 +522,14 @@ TUTTI_API tutti_status_t tutti_all_reduce(tutti_comm_t* comm, tutti_buffer_t inp
                                           tutti_buffer_t output, tutti_op_t op,
                                           const tutti_call_options_t* options);
 
-/* Gathers every rank's input on every rank. `input` has n elements, `output` size * n, with rank
- * r's input at element r * n. */
+/* Gathers every rank's input on every rank. `input` has n elements. `output` has size * n elements;
+ * the input of rank r begins at element r * n. */
 TUTTI_API tutti_status_t tutti_all_gather(tutti_comm_t* comm, tutti_buffer_t input,
                                           tutti_buffer_t output,
                                           const tutti_call_options_t* options);
 
-/* Combines all ranks' inputs and scatters the result. `input` has size * n elements; `output` has
- * n, the combination of all ranks' elements from rank * n on. */
+/* Combines all ranks' inputs and scatters the result. `input` has size * n elements; `output` has n
+ * elements: on rank r the combination of all ranks' input elements r * n to r * n + n - 1. */
 TUTTI_API tutti_status_t tutti_reduce_scatter(tutti_comm_t* comm, tutti_buffer_t input,
                                               tutti_buffer_t output, tutti_op_t op,
                                               const tutti_call_options_t* options);
@@ -545,8 +546,8 @@ TUTTI_API tutti_status_t tutti_reduce(tutti_comm_t* comm, tutti_buffer_t input,
                                       tutti_buffer_t output, tutti_op_t op, int32_t root,
                                       const tutti_call_options_t* options);
 
-/* Gathers every rank's input at the root. `input` has n elements; `output`, used at the root only,
- * has size * n, with rank r's input at element r * n. */
+/* Gathers every rank's input at the root. `input` has n elements. `output`, used at the root only,
+ * has size * n elements; the input of rank r begins at element r * n. */
 TUTTI_API tutti_status_t tutti_gather(tutti_comm_t* comm, tutti_buffer_t input,
                                       tutti_buffer_t output, int32_t root,
                                       const tutti_call_options_t* options);
@@ -563,25 +564,25 @@ TUTTI_API tutti_status_t tutti_all_to_all(tutti_comm_t* comm, tutti_buffer_t inp
                                           tutti_buffer_t output,
                                           const tutti_call_options_t* options);
 
-/* Compute prefix reductions: the output combines the inputs of ranks 0 to this one (tutti_scan()),
- * or to the one before it (tutti_exscan(), which does not write rank 0's output). */
+/* Compute prefix reductions: the output of rank r combines the inputs of ranks 0 to r
+ * (tutti_scan()), or of ranks 0 to r - 1 (tutti_exscan(), which does not write rank 0's output). */
 TUTTI_API tutti_status_t tutti_scan(tutti_comm_t* comm, tutti_buffer_t input, tutti_buffer_t output,
                                     tutti_op_t op, const tutti_call_options_t* options);
 TUTTI_API tutti_status_t tutti_exscan(tutti_comm_t* comm, tutti_buffer_t input,
                                       tutti_buffer_t output, tutti_op_t op,
                                       const tutti_call_options_t* options);
 
-/* Blocks until all ranks have called. */
+/* Blocks until all ranks have called tutti_barrier(). */
 TUTTI_API tutti_status_t tutti_barrier(tutti_comm_t* comm, const tutti_call_options_t* options);
 
 /* Send a message from one rank to another, or to itself (which never blocks: the message is
  * buffered until it is received). A receive takes the oldest message from its source (or
  * TUTTI_ANY_SOURCE) that has its tag (options->tag, or TUTTI_ANY_TAG); a message goes to the oldest
  * receive that accepts it. dtypes must be equal, and counts unless options->may_be_shorter is set;
- * otherwise TUTTI_MISMATCH. Messages before the one that a receive asks for are buffered, up to
- * TUTTI_UNEXPECTED_BYTES in total. Beyond that their senders block until some of them are received,
- * or a thread waits for the receive, tests it or has a call follow it: such a receive is always
- * completed. */
+ * otherwise TUTTI_MISMATCH. If a receive asks for a later message, the earlier ones are buffered,
+ * up to TUTTI_UNEXPECTED_BYTES bytes in total. Beyond that limit, senders block until buffered
+ * messages have been received. But a receive that a thread waits for or tests, or that another call
+ * waits for (options->after), ignores the limit, so that it always completes. */
 TUTTI_API tutti_status_t tutti_send(tutti_comm_t* comm, tutti_buffer_t buffer, int32_t to,
                                     const tutti_call_options_t* options);
 TUTTI_API tutti_status_t tutti_recv(tutti_comm_t* comm, tutti_buffer_t buffer, int32_t from,
@@ -593,15 +594,14 @@ TUTTI_API tutti_status_t tutti_recv_message(tutti_comm_t* comm, tutti_buffer_t b
                                             const tutti_call_options_t* options,
                                             tutti_message_t* message);
 /* Blocks until there is a message that a receive with this source and tag would take, writes its
- * envelope to *message, and leaves it there. */
+ * envelope to *message, and leaves the message in place. */
 TUTTI_API tutti_status_t tutti_probe(tutti_comm_t* comm, int32_t from, int32_t tag,
                                      tutti_message_t* message);
-/* Does the same without blocking: *found is 0 if there is no such message. */
+/* Does the same as tutti_probe() without blocking: *found is 0 if there is no such message. */
 TUTTI_API tutti_status_t tutti_probe_now(tutti_comm_t* comm, int32_t from, int32_t tag, int* found,
                                          tutti_message_t* message);
 
-/* ---- asynchronous calls: as above, but only started; *work is the call in flight, to be freed
- * ---- */
+/* ---- asynchronous calls: start a call; the caller frees *work, the call in flight ---- */
 
 TUTTI_API tutti_status_t tutti_all_reduce_async(tutti_comm_t* comm, tutti_buffer_t input,
                                                 tutti_buffer_t output, tutti_op_t op,
@@ -650,7 +650,7 @@ TUTTI_API tutti_status_t tutti_send_async(tutti_comm_t* comm, tutti_buffer_t buf
 TUTTI_API tutti_status_t tutti_recv_async(tutti_comm_t* comm, tutti_buffer_t buffer, int32_t from,
                                           const tutti_call_options_t* options, tutti_work_t** work);
 
-/* ---- calls as values: everything above, and the forms that it lacks ---- */
+/* ---- calls as values: all calls above, and forms that only a tutti_request_t describes ---- */
 
 TUTTI_API tutti_status_t tutti_run(tutti_comm_t* comm, const tutti_request_t* request,
                                    const tutti_call_options_t* options);
@@ -679,8 +679,8 @@ TUTTI_API tutti_status_t tutti_group_end(void);
  * repeatedly. */
 TUTTI_API tutti_status_t tutti_wait(tutti_work_t* work);
 
-/* Makes progress without blocking; *done is 1 once the call is complete. Returns the call's
- * failure. */
+/* Makes progress without blocking; *done is 1 once the call is complete. Returns TUTTI_OK, or the
+ * call's failure. */
 TUTTI_API tutti_status_t tutti_test(tutti_work_t* work, int* done);
 
 /* Invokes `callback` exactly once: on completion with TUTTI_OK, on failure with the status and a

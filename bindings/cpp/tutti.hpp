@@ -4,9 +4,8 @@
 //
 //   tutti::Communicator world = tutti::Communicator::init();
 //   std::vector<float> gradients(n);
-//   world.all_reduce(gradients);                                  // sum over all ranks, in place
-//   world.all_gather(mine, of_all);                               // vectors, arrays and spans are
-//   buffers
+//   world.all_reduce(gradients);      // sum over all ranks, in place
+//   world.all_gather(mine, of_all);   // vectors, arrays and spans are buffers
 //
 // Installed by tools/install. The training layer has headers of its own:
 // <tutti/training/trainer.h>.

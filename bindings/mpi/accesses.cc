@@ -52,8 +52,8 @@ bool is_refused_elements(const Elements& elements) {
                      cat(bytes, " bytes do not match the target's ", others, " bytes"));
 }
 
-// Returns the offset in bytes from the start of the part. The access uses [low, high) relative to
-// it. Throws if that is outside the part.
+// Returns the target's offset in bytes from the start of the part. The access covers the bytes
+// [low, high) relative to this offset. Throws if they are outside the part.
 int64_t checked_offset(const ServedWindow& window, const Target& target, int64_t low,
                        int64_t high) {
   const Part& part = window.part(target.rank);
@@ -151,7 +151,7 @@ class Row {
     const uint64_t bytes = run_.input().count;
     size_ = bytes / size_of_type(base);
     if (type == base) {
-      // Safe, because inputs are only read.
+      // The cast is safe, because inputs are only read.
       data_ = static_cast<std::byte*>(const_cast<void*>(data));
       return;
     }
@@ -191,7 +191,7 @@ class Update {
         base_(base),
         op_(op),
         bytes_(static_cast<uint64_t>(extent_of(base))) {
-    // Size from which only the MPI library reduces elements: Fortran has types of 16 bytes.
+    // Only the MPI library reduces elements of at least this size (Fortran has types of 16 bytes).
     constexpr uint64_t kLarge = 16;
     const bool is_possible =
         keeps_ || replaces_ ||
@@ -319,7 +319,7 @@ bool compare_and_swap(ServedWindow& window, const void* origin, const void* comp
       result == nullptr) {
     return false;
   }
-  // MPI defines these operators for integers, logicals and bytes.
+  // MPI allows this call for integers, logicals and bytes, which are the types of these operators.
   if (!is_named(target.type) || (reducible(target.type, MPI_BAND) == nullptr &&
                                  reducible(target.type, MPI_LAND) == nullptr)) {
     refuse_type();

@@ -1,6 +1,6 @@
 // Implements the one-sided calls on windows that Tutti serves, for counts of any integer type. The
-// last argument, `theirs`, calls the MPI library's own function with the caller's arguments. It is
-// used for windows of the MPI library, and for arguments that the MPI library rejects.
+// argument `theirs` calls the MPI library's own function with the caller's arguments. It is used
+// for windows of the MPI library, and for arguments that the MPI library rejects.
 #pragma once
 
 #include <mpi.h>
@@ -27,8 +27,8 @@ struct Target {
   MPI_Datatype type;
 };
 
-// Access a window. Each returns once the access is complete; false if the MPI library rejects an
-// argument. They throw ClassedError(MPI_ERR_RMA_RANGE) for locations outside the part.
+// Access a window. They return true once the access is complete, and false if the MPI library
+// rejects an argument. They throw ClassedError(MPI_ERR_RMA_RANGE) for locations outside the part.
 bool put(ServedWindow& window, const Elements& origin, const Target& target);
 bool get(ServedWindow& window, const Elements& result, const Target& target);
 bool accumulate(ServedWindow& window, const Elements& origin, const Target& target, MPI_Op op);
@@ -39,7 +39,8 @@ bool compare_and_swap(ServedWindow& window, const void* origin, const void* comp
 // Creates the request of a completed call.
 int complete_request(MPI_Request* request);
 
-// Executes one call on a window: by `ours` if Tutti serves it and `ours` returns true.
+// Executes one call on a window: by `ours` if Tutti serves the window and `ours` returns true,
+// otherwise by `theirs`.
 template <typename Theirs, typename Ours>
 int on_window(Call call, MPI_Win win, Theirs theirs, Ours ours) {
   ServedWindow* const window = served(win);
@@ -59,8 +60,8 @@ int on_window(Call call, MPI_Win win, Theirs theirs, Ours ours) {
   return MPI_SUCCESS;
 }
 
-// Executes an uncounted call, as on_window() does: one within an epoch or at its end. `call`: the
-// call that opened the epoch.
+// Executes a call within an epoch or at its end as on_window() does, but does not count it. `call`:
+// the call that opened the epoch, which an error names.
 template <typename Theirs, typename Ours>
 int in_epoch(Call call, MPI_Win win, Theirs theirs, Ours ours) {
   ServedWindow* const window = served(win);

@@ -35,8 +35,8 @@ QuietComm::QuietComm() {
   PMPI_Comm_dup(MPI_COMM_SELF, &quiet);
   PMPI_Comm_set_errhandler(quiet, MPI_ERRORS_RETURN);
   // Tests whether the library refuses equal send and receive buffers. Open MPI reports that error
-  // to the error handler of MPI_COMM_WORLD, so that handler is replaced meanwhile; and it reports
-  // none for a single element, so the test reduces two.
+  // to the error handler of MPI_COMM_WORLD, so that handler is replaced meanwhile. Open MPI reports
+  // no error for a single element, so the test reduces two elements.
   MPI_Errhandler worlds = MPI_ERRHANDLER_NULL;
   PMPI_Comm_get_errhandler(MPI_COMM_WORLD, &worlds);
   PMPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

@@ -3,8 +3,8 @@
 // with the caller's arguments, for calls that fall through.
 //
 // For data movements the decision depends on the number of bytes, which MPI requires to be equal on
-// all ranks. If a rank knows only its own number (v-calls with roots, alltoallv), the decision does
-// not depend on it.
+// all ranks. If each rank knows only its own number of bytes (v-calls with roots, alltoallv), the
+// decision does not depend on that number.
 #pragma once
 
 #include <mpi.h>
@@ -92,7 +92,7 @@ struct ReductionOf {
   }
 };
 
-// Returns the input. For MPI_IN_PLACE it is in the output buffer.
+// Returns the address of the input, which is the output buffer for MPI_IN_PLACE.
 inline const void* input_of(const void* in, const void* out) {
   return in == MPI_IN_PLACE ? out : in;
 }

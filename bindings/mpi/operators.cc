@@ -242,8 +242,9 @@ bool is_predefined(MPI_Op op) {
   return false;
 }
 
-// Returns false if elements are contiguous without gaps, so that Tutti may write every byte. (C's
-// pair types may contain padding, which belongs to them.)
+// Returns true if Tutti must not write every byte of an array of this type, because bytes between
+// or inside elements may be the program's other data. The padding of predefined pair types
+// (MPI_DOUBLE_INT) does not count as a gap.
 bool has_gaps(MPI_Datatype type) {
   MPI_Aint low = 0;
   MPI_Aint extent = 0;
@@ -255,14 +256,14 @@ bool has_gaps(MPI_Datatype type) {
   return size_of_type(type) != static_cast<uint64_t>(extent) && !is_named(type);
 }
 
-// The program's own function. It is called through the MPI library, which knows its language and
-// count type.
+// Calls the program's own function through the MPI library, which passes the arguments as the
+// function's language and count type require.
 class ProgramsFunction {
  public:
   ProgramsFunction(MPI_Datatype type, MPI_Op op, uint64_t element)
       : type_(type), op_(op), element_(element) {}
 
-  // Combines the first argument with the second, and stores the result in the second.
+  // Computes dst = a op b. The program's function stores its result in its second argument.
   void operator()(void* dst, const void* a, const void* b, uint64_t bytes, DType) const {
     const bool direct = dst != a && is_aligned(dst) && is_aligned(a);
     if (direct) {
@@ -270,7 +271,7 @@ class ProgramsFunction {
       apply(a, dst, bytes);
       return;
     }
-    // The copy is aligned for all C types, because operator new is.
+    // The copy is aligned for all C types, because memory from operator new is.
     const std::vector<std::byte> left(static_cast<const std::byte*>(a),
                                       static_cast<const std::byte*>(a) + bytes);
     std::vector<std::byte> right(static_cast<const std::byte*>(b),

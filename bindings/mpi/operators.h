@@ -1,4 +1,4 @@
-// Maps MPI's reductions to Tutti's.
+// Maps MPI's reductions to Tutti's reductions.
 #pragma once
 
 #include <mpi.h>
@@ -22,7 +22,7 @@ struct Reducible {
 // Returns Tutti's reduction for this operator and type; null if the call falls through. It covers
 // all predefined combinations that MPI defines except 16-byte integers and Fortran's 16-byte reals,
 // and the program's operators on elements without gaps of up to 256 bytes. The pointer is valid
-// until this thread calls again.
+// until this thread's next call of reducible().
 const Reducible* reducible(MPI_Datatype type, MPI_Op op);
 
 }  // namespace tutti::mpi

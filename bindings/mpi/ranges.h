@@ -1,6 +1,6 @@
 // The sizes for which Tutti handles a call, unless TUTTI_MPI_SMALLEST overrides them. At these
-// sizes it measured no slower than the MPI library. There is a file of numbers for each MPI
-// library.
+// sizes, Tutti was measured to be no slower than the MPI library. There is a file of numbers for
+// each MPI library.
 #pragma once
 
 #include <array>
@@ -10,9 +10,9 @@
 
 namespace tutti::mpi {
 
-// The size on which a call's decision depends: bytes of one block, or of the buffer if there are no
-// blocks; 0 for a barrier; bytes of a window's largest part. If ranks know only their own blocks,
-// the size is kUnknown.
+// The decision about a call depends on its size in bytes: the size of one block, or of the buffer
+// if there are no blocks; 0 for a barrier; the size of the largest part for a window. The size is
+// kUnknown if ranks know only their own blocks.
 inline constexpr uint64_t kUnknown = UINT64_MAX;
 
 struct Range {

@@ -59,7 +59,7 @@ enum class Outcome : uint8_t {
   communicator,  // one rank, an intercommunicator, or ranks of another job
   first_use,     // first use of a communicator by a call that must not block
   persistent,    // persistent calls are left to the MPI library
-  argument,      // invalid; the MPI library reports it
+  argument,      // an invalid argument, which the MPI library reports
   not_joined,    // before MPI_Init, or Tutti could not start
   memory,        // window memory that the ranks do not share
   window,        // a call on a window of the MPI library
@@ -71,7 +71,7 @@ std::string_view name(Call call);
 // Returns MPI's name of the call in this form: "Iallreduce".
 std::string name(Form form, Call call);
 
-// Says if the program's threads may call MPI, and so count(), concurrently.
+// Sets if count() must be atomic, because threads of the program may call MPI concurrently.
 void count_atomically(bool atomically);
 void count(Form form, Call call, Outcome outcome);
 

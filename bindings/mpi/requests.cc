@@ -13,7 +13,7 @@ namespace {
 // Shortest pause of the helper, used while calls progress.
 constexpr std::chrono::microseconds kShortestNap(50);
 constexpr std::chrono::microseconds kLongestNap(1000);
-// A poll that takes no longer than this has made no progress.
+// A poll that takes no longer than this is assumed to have made no progress.
 constexpr std::chrono::microseconds kMoved(5);
 constexpr int kIdleNaps = 100;  // idle polls after which the helper waits for the next call
 
@@ -80,7 +80,7 @@ void Requests::progress() {
   for (Pending* pending : ended) end(*pending);
 }
 
-// Completes the request. After that another thread may free it.
+// Completes the request. Afterwards another thread may free the request.
 void Requests::end(Pending& pending) {
   if (pending.failure_) {
     pending.status_ = fail(pending.channel_->comm, pending.call_, *pending.failure_);

@@ -1,10 +1,11 @@
-// Tutti's non-blocking calls, behind requests of the MPI library.
+// Implements non-blocking calls that Tutti executes and the program sees as requests of the MPI
+// library.
 //
 // The program receives a generalized request of the MPI library, which may be in one array with
 // message requests. Only the program's own threads call MPI: every test or wait on any request
 // (completion.cc) makes progress on Tutti's calls, and completes the requests of finished ones. If
 // the program makes no such call for a millisecond, because it is in a receive or computes, a
-// helper thread makes progress on Tutti's calls. Other ranks may be waiting for them.
+// helper thread makes progress on Tutti's calls, because other ranks may be waiting for them.
 #pragma once
 
 #include <mpi.h>

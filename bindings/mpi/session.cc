@@ -40,7 +40,8 @@ std::string broadcast_text(const std::string& text, MPI_Comm comm) {
 class MpiRendezvous final : public Rendezvous {
  public:
   MpiRendezvous(MPI_Comm comm, int rank) : comm_(comm), rank_(rank) {}
-  // Broadcasts if set() has not: the others wait for the broadcast even if rank 0 has no value.
+  // Takes part in the broadcast if neither set() nor get() has done so, because the other ranks
+  // wait for it. The value is then empty.
   ~MpiRendezvous() override {
     if (!value_) broadcast_text("", comm_);
   }
@@ -78,7 +79,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Tests the receive, unless another thread is testing it, which makes the same progress.
+  // Tests the receive, unless another thread is testing it and so makes the progress.
   void make() {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     int done = 0;
@@ -106,8 +107,8 @@ class Session {
       functions_ = programs_ = from(parse_bytes(smallest));
       for (Ranges& ranges : ranges_) ranges.fill(functions_);
     }
-    // MPI has no deadlines, so by default there is none: a rank may compute for hours before it
-    // calls.
+    // MPI has no deadlines, so by default there is none. A rank may compute for hours before its
+    // next call.
     if (settings().value("TUTTI_TIMEOUT").origin == "default") {
       settings().set("TUTTI_TIMEOUT", "inf", "MPI");
     }
@@ -215,8 +216,8 @@ class Session {
     // agree on a tag.
     int tag = next_tag_.fetch_add(1) % kLargestTag;
     PMPI_Bcast(&tag, 1, MPI_INT, 0, comm);
-    // If it fails, the error is kept: the other ranks may be finished with the communicator, and
-    // their first call may have failed, so it fails here, too.
+    // If the creation fails, the error is kept and calls on this communicator fail. They must not
+    // fall through to MPI, because other ranks may make them in Tutti.
     try {
       channel.communicator = world_->communicator.create(ranks, tag);
     } catch (const Error& error) {
@@ -250,8 +251,8 @@ class Session {
   std::map<void*, std::shared_ptr<Channel>> channels_;  // guarded by mutex_
 };
 
-// The session, which exists from MPI_Init to MPI_Finalize; no other call may overlap either. A
-// program that exits without MPI_Finalize leaks it, because MPI must not be called then.
+// The session, which exists from MPI_Init to MPI_Finalize. No other MPI call may overlap with these
+// two. A program that exits without MPI_Finalize leaks it, because MPI must not be called then.
 Session* session = nullptr;
 
 int forget(MPI_Comm comm, int keyval, void* value, void* extra) {
@@ -323,7 +324,7 @@ Channel* choose(Form form, Call call, MPI_Comm comm, const Decision& decision) {
   if (!session->takes(form, call, decision)) return fall(Outcome::size);
   if (comm == MPI_COMM_NULL) return fall(Outcome::argument);
   // Creating a communicator blocks until other ranks do so as well. Calls that must not block only
-  // look for one.
+  // look for an existing one.
   Channel* const channel =
       form == Form::starting ? session->find(comm) : &session->channel_of(comm);
   if (channel == nullptr) return fall(Outcome::first_use);

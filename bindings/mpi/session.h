@@ -2,8 +2,8 @@
 //
 // The ranks of MPI_COMM_WORLD join a Tutti job in MPI_Init, using the MPI library itself: MPI_Bcast
 // distributes rank 0's address and a fresh token. Other communicators are created on first use, by
-// their members only, and cost nothing before. A communicator's Tutti state is attached to it as an
-// attribute, and is freed with it.
+// their members only, and cost nothing before their first use. A communicator's Tutti state is
+// attached to it as an attribute, and is freed with it.
 #pragma once
 
 #include <mpi.h>
@@ -31,7 +31,7 @@ struct Channel : std::enable_shared_from_this<Channel> {
   std::atomic<MPI_Comm> comm = MPI_COMM_NULL;
   int rank = 0;
   int size = 1;
-  std::optional<Error> failure;  // why its creation failed although Tutti could serve it
+  std::optional<Error> failure;  // why creation failed although Tutti could serve the communicator
 };
 
 // Joins the job; called after PMPI_Init. Collective. If not all ranks can join, none does, and all
@@ -40,8 +40,8 @@ void begin();
 // Prints the report and leaves the job; called before PMPI_Finalize.
 void end();
 
-// The inputs of a decision. MPI requires all of them to be equal on all ranks: otherwise one rank
-// could wait in Tutti while others wait in MPI.
+// The inputs of a decision. All of them are equal on all ranks, as MPI requires. If they differed,
+// one rank could wait in Tutti while others wait in MPI.
 struct Decision {
   Outcome outcome = Outcome::through;
   uint64_t bytes = kUnknown;

@@ -12,8 +12,9 @@ namespace tutti::mpi {
 
 namespace {
 
-// Returns true if elements are contiguous, each without gaps and in the order of its signature:
-// basic types, and arrays of those. Other types may qualify too; then packing them only costs time.
+// Returns true if elements are contiguous, each without gaps and in the order of its signature.
+// Only basic types and arrays of them are detected; packing other types that qualify only costs
+// time.
 bool is_plain(MPI_Datatype type) {
   if (is_common(type)) return true;
   int integers = 0;
@@ -187,8 +188,8 @@ Run element_run(const void* data, int64_t start, int64_t count, MPI_Datatype typ
   return {place, static_cast<uint64_t>(count), type};
 }
 
-// Finds the blocks. Tutti's blocks have nonnegative displacements; if MPI's are negative, the data
-// is copied.
+// Finds the blocks. Tutti's blocks have nonnegative displacements. If the program's displacements
+// are negative, the data is copied.
 BlockRun::BlockRun(const void* data, std::vector<int64_t> counts,
                    std::vector<int64_t> displacements, MPI_Datatype type)
     : data_(writable(data)),

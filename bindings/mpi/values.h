@@ -63,9 +63,9 @@ class Run {
   mutable std::vector<std::byte> aside_;
 };
 
-// Returns the elements from the `start`-th after `data` on; `start` counts extents.
+// Returns `count` elements that begin `start` extents of the type after `data`.
 Run element_run(const void* data, int64_t start, int64_t count, MPI_Datatype type);
-// Returns block `rank` of blocks of `count` elements.
+// Returns block `rank` of consecutive blocks of `count` elements.
 inline Run block_run(const void* data, int rank, int64_t count, MPI_Datatype type) {
   return element_run(data, rank * count, count, type);
 }
@@ -85,7 +85,7 @@ class BlockRun {
   void keep();  // keeps the type, which the program may free before unpack()
   ConstBuffer input() const { return {bytes(), size_, DType::u8}; }
   Buffer output() { return {bytes(), size_, DType::u8}; }
-  // Returns the blocks, in bytes of the buffer.
+  // Returns the blocks, whose counts and displacements are in bytes of input() or output().
   const Blocks& blocks() const { return blocks_; }
 
  private:

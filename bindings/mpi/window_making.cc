@@ -15,7 +15,7 @@ namespace tutti::mpi {
 
 namespace {
 
-// A rank's contribution to the decision. Of all ranks' fates, the largest decides.
+// A rank's contribution to the decision. The largest outcome of all ranks decides.
 struct Contribution {
   int64_t bytes = 0;
   int64_t unit = 1;
@@ -131,7 +131,7 @@ class WindowMaking {
   int give_handle(std::unique_ptr<ServedWindow> window, void* base) {
     const int unit = static_cast<int>(window->part(window->rank()).unit);
     void* nothing = nullptr;
-    // Open MPI does not support Win_create on some communicators.
+    // Win_create is not used here, because Open MPI does not support it on some communicators.
     const int status = PMPI_Win_allocate(0, unit, info_, comm_, static_cast<void*>(&nothing), win_);
     if (status != MPI_SUCCESS) return status;
     if (base != nullptr) *static_cast<void**>(base) = window->memory();
@@ -149,8 +149,8 @@ class WindowMaking {
   std::vector<Contribution> brought_;
 };
 
-// Returns this rank's contribution. Only MPI 4's large-count functions accept units beyond `int`,
-// and these store them.
+// Returns this rank's contribution. Windows with units beyond `int`, which only MPI 4's large-count
+// functions accept, are left to the MPI library.
 Contribution brought(MPI_Aint bytes, int64_t unit, Outcome outcome) {
   if (bytes < 0 || unit <= 0 || unit > INT32_MAX) outcome = Outcome::argument;
   return {.bytes = bytes, .unit = unit, .outcome = static_cast<int64_t>(outcome)};

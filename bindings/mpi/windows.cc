@@ -12,7 +12,7 @@
 
 namespace tutti::mpi {
 
-// Control words of a part, initially zero. Two counters per rank follow.
+// Control words of a part, initially zero. Two counters per rank follow this struct.
 struct ServedWindow::Control {
   static constexpr uint64_t kExclusive = uint64_t{1} << 32;  // added to the number of shared locks
   alignas(64) std::atomic<uint64_t> lock;
@@ -85,7 +85,8 @@ ServedWindow::~ServedWindow() {
 
 // ---- epochs
 
-// Waits until ready() returns true. Meanwhile, others may need this rank's part in MPI messages.
+// Waits until ready() returns true. Meanwhile makes progress in MPI, because other ranks may need
+// it for their messages.
 template <typename Ready>
 void ServedWindow::wait_until(const Ready& ready) {
   constexpr int kSpins = 100;
@@ -156,8 +157,8 @@ void ServedWindow::unlock_all() {
   }
 }
 
-// Completes all accesses, and makes progress now and then: a program may flush repeatedly until it
-// sees another rank's write.
+// Completes all accesses, and makes progress now and then, because a program may flush repeatedly
+// until it sees another rank's write.
 void ServedWindow::flush() {
   constexpr uint32_t kFlushes = 64;
   std::atomic_thread_fence(std::memory_order_seq_cst);

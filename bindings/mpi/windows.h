@@ -28,7 +28,7 @@
 
 namespace tutti::mpi {
 
-// A rank's part of a window, as all ranks know it.
+// A rank's part of a window; known on all ranks.
 struct Part {
   int64_t bytes = 0;
   int64_t unit = 1;  // bytes per displacement
@@ -36,8 +36,8 @@ struct Part {
 
 class ServedWindow {
  public:
-  // Creates the window, without a handle. Collective among the ranks of the channel. `memory` is
-  // the program's; `own` keeps this rank's memory alive if Tutti allocated it.
+  // Creates the window, without a handle. Collective among the ranks of the channel. `memory`: this
+  // rank's part, which the program uses. `own` keeps this memory alive if Tutti allocated it.
   ServedWindow(Channel& channel, std::vector<Part> parts, std::byte* memory,
                std::shared_ptr<void> own);
   ~ServedWindow();
@@ -97,7 +97,7 @@ class ServedWindow {
   std::optional<Window> controls_;  // control blocks of a window of Win_create
   MPI_Group group_ = MPI_GROUP_NULL;
   bool is_whole_ = true;
-  std::vector<std::byte*> data_;  // by rank, as are the following members
+  std::vector<std::byte*> data_;  // by rank, as are control_ and held_
   std::vector<Control*> control_;
   std::vector<Held> held_;
   bool all_held_ = false;

@@ -54,7 +54,8 @@ class Listeners {
   std::map<std::string, Fd> sockets_;
 };
 
-// The communicators of this process by handle, and the ranks of each group of communicators.
+// The communicators of this process by handle, and for each ncclComm::group the ranks that have not
+// left it and those that are leaving.
 class Members {
  public:
   static Members& of_process() {

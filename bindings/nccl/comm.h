@@ -1,4 +1,5 @@
-// The object behind an ncclComm_t, the rendezvous by ncclUniqueId, and how a rank leaves.
+// Defines the object behind an ncclComm_t, and functions by which ranks join a job (by its
+// ncclUniqueId) and leave it.
 #pragma once
 
 #include <atomic>
@@ -35,7 +36,8 @@ namespace tutti::nccl {
 ncclResult_t failed(ErrorCode code, const std::string& text);
 const std::string& last_error();  // error of the calling thread
 
-// Runs an action and converts its exception to a result: no exception crosses the C interface.
+// Runs an action and converts its exception to a result, so that no exception crosses the C
+// interface.
 template <typename Action>
 ncclResult_t guarded(const Action& action) noexcept {
   try {
@@ -58,8 +60,8 @@ T& checked(T* pointer, const char* what) {
   return *pointer;
 }
 
-// A call's use of a communicator, which keeps it alive: a watchdog may abort it, or another thread
-// destroy it, at any time.
+// Keeps a communicator alive during a call. A watchdog may abort the communicator, or another
+// thread may destroy it, at any time.
 class Use {
  public:
   // Begins the use. Throws Error(invalid_argument) if the communicator has been destroyed or
@@ -85,15 +87,16 @@ ncclComm_t join(const ncclUniqueId& id, int rank, int ranks);
 // Returns the handle of `part`, a part of `comm`. `name` distinguishes it from other parts that its
 // ranks create.
 ncclComm_t part_of(ncclComm& comm, Communicator part, const std::string& name);
-// Rejects further calls, waits for calls of other threads, and leaves; within a group, at its end.
-// The communicator is released when all its ranks in this process have left, because one thread may
-// drive several of them, and leaving ranks wait for each other.
+// Rejects further calls, waits for calls of other threads, and leaves the communicator. Within a
+// group, this happens at the end of the group. The communicator is released when all its ranks in
+// this process have left, because one thread may drive several of them, and leaving ranks wait for
+// each other.
 void leave(ncclComm_t comm);
 // Makes all calls on the communicator fail at once, and then leaves it as leave() does.
 void abort(ncclComm_t comm);
 
-// Runs the action: now or, within a group, at its end. At the end each `rank`'s actions run in a
-// thread of their own, in order, because one thread may drive several ranks.
+// Runs the action now or, within a group, at the end of the group. There, the actions of each
+// `rank` run in order in a thread of their own, because one thread may drive several ranks.
 void meet_others(const void* rank, std::function<void()> action);
 // Runs an action on a communicator, in the same way; the thread that runs it uses the communicator.
 void meet_others(const Use& comm, std::function<void(ncclComm&)> action);

@@ -25,7 +25,7 @@ using tutti::nccl::Use;
 
 namespace {
 
-// The NCCL version whose interface this is.
+// The NCCL version whose interface this library implements.
 constexpr int kVersion = 22809;
 
 // The allocations of ncclMemAlloc, by address.
@@ -64,7 +64,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int 
   });
 }
 
-// Joins the job. The configuration is ignored: non-blocking mode permits blocking.
+// Joins the job. The configuration is ignored. (Calls may block even in non-blocking mode.)
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t*) {
   return ncclCommInitRank(comm, ranks, id, rank);
@@ -236,7 +236,7 @@ ncclResult_t ncclMemFree(void* memory) {
   });
 }
 
-// Does nothing: registration is local to one rank, while Tutti's windows are collective.
+// Does nothing, because registration is local to one rank, while Tutti's windows are collective.
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* memory, size_t, void** handle) {
   return guarded([&] {
     use(comm);

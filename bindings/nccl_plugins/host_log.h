@@ -9,7 +9,7 @@
 
 namespace tutti::nccl {
 
-// Sets NCCL's logger, which all plugins share. Null: none.
+// Sets NCCL's logger, which all plugins share. Null is ignored.
 void set_logger(ncclDebugLogger_t log);
 void warn(unsigned long subsystems, const std::string& text);
 void inform(unsigned long subsystems, const std::string& text);

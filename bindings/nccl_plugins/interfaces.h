@@ -12,9 +12,9 @@ struct Interface {
   int mbits = 0;         // megabits per second; 10 000 if unknown
 };
 
-// Returns the interfaces that TUTTI_INTERFACE names. Otherwise returns all that are up and have an
-// address, except loopback and container bridges, which other hosts cannot reach; if there are no
-// others, returns those.
+// Returns the interfaces that TUTTI_INTERFACE names. If the setting is empty, returns all
+// interfaces that are up and have an address, except loopback and container bridges, which other
+// hosts cannot reach. If there are only such interfaces, returns these.
 std::vector<Interface> find_interfaces();
 
 }  // namespace tutti::nccl

@@ -39,7 +39,7 @@ const Interface& interface_of(int device) {
               cat("network device ", device, " does not exist: there are ", interfaces().size()));
 }
 
-// Returns an object as void*, as which NCCL stores it.
+// Returns the object as a void*, which NCCL stores.
 template <typename T>
 void* hand_out(std::unique_ptr<T> owned) {
   return owned.release();
@@ -79,7 +79,7 @@ ncclResult_t properties(int device, Properties* properties) {
   return net([&] {
     const Interface& interface = interface_of(device);
     *properties = {};
-    // NCCL only reads them.
+    // The casts are safe, because NCCL only reads the names.
     properties->name = const_cast<char*>(interface.name.c_str());
     if (!interface.pci_path.empty()) {
       properties->pciPath = const_cast<char*>(interface.pci_path.c_str());
@@ -205,7 +205,7 @@ ncclResult_t receive_of_v10(void* receiver, int n, void** data, size_t* sizes, i
   return receive(receiver, n, data, sizes, tags, memories, request);
 }
 
-// Does nothing: data received into host memory is already visible.
+// Does nothing, because data received into host memory is already visible.
 ncclResult_t flush(void*, int, void**, int*, void**, void** request) {
   *request = nullptr;
   return ncclSuccess;
@@ -221,7 +221,7 @@ ncclResult_t test(void* request, int* done, int* sizes) {
   });
 }
 
-// Returns the members that all versions have; each adds a few more.
+// Returns the members that all versions have. Each version adds a few more.
 template <typename Net>
 constexpr Net common() {
   Net net{};

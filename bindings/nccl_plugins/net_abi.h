@@ -1,5 +1,5 @@
 // The ABI of NCCL's network plugins, versions 8 to 12 (src/include/plugin/net/net_v8.h to net_v12.h
-// and nccl_device/net_device.h). NCCL 2.20 and newer look for one of them, the highest that they
+// and nccl_device/net_device.h). NCCL 2.20 and newer look for the highest version that they
 // support.
 #pragma once
 
@@ -15,7 +15,7 @@ inline constexpr size_t NCCL_MAX_NET_SIZE_BYTES = size_t{1} << 40;
 inline constexpr int NCCL_NET_DEVICE_HOST = 0;
 inline constexpr int16_t NCCL_NET_ID_UNDEF = -1;
 
-// Handle of GPU-driven networks, which this plugin is not.
+// Handle of GPU-driven networks, which this plugin does not support.
 struct ncclNetDeviceHandle_t;
 
 struct ncclNetVDeviceProps_v9_t {  // until v11
@@ -202,7 +202,7 @@ struct ncclNet_v10_t {
 };
 }
 
-// v11 and v12 differ in these two types only.
+// v11 and v12 differ only in these two type parameters.
 template <typename Properties, typename VDeviceProps>
 struct ncclNet_v11_or_later_t {
   const char* name;

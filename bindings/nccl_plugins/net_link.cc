@@ -17,8 +17,9 @@ namespace tutti::nccl {
 
 namespace {
 
-// Minimum size of a slice, at which it takes much longer than its header and system call. A message
-// is spread over all streams, in pieces small enough for an idle stream to help.
+// Minimum and maximum size of a slice. The transfer of the smallest slice takes much longer than
+// its header and system call. The largest slice is so small that idle streams can take a share of a
+// message.
 constexpr uint64_t kLeastSlice = 64 << 10;
 constexpr uint64_t kMostSlice = 1 << 20;
 // Interval between checks of confirmed bytes, long enough to cost nothing.
@@ -31,7 +32,8 @@ void set_option(int socket, int level, int option, int value) {
 }
 
 // Enables keepalive, which detects within half a minute that a peer's host is gone, also at an end
-// that only receives. A few probes of an idle stream may be lost while others fill the network.
+// that only receives. A few probes of an idle stream may be lost while other streams fill the
+// network.
 void enable_keepalive(int socket) {
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 10);
@@ -226,8 +228,8 @@ void Receiver::progress() {
   look_for_end();
 }
 
-// Sends queued posts. A sender that has gone is not a failure here: earlier bytes may still be in
-// transit.
+// Sends queued posts. A sender that has gone is not a failure here, because earlier bytes may still
+// be in transit.
 void Receiver::send_posts() {
   while (!unsent_.empty()) {
     const ssize_t sent =
@@ -247,7 +249,7 @@ void Receiver::advance(ReceiveStream& stream) {
       stream.set_ended();
       if (error != 0) last_error_ = error;
       // Sockets of an exited process report only these errors, each after all earlier bytes have
-      // been read. Other errors concern this stream only, and the sender may never learn of them.
+      // been read. Other errors concern this stream only, and may never reach the sender.
       const bool may_have_left = error == 0 || error == ECONNRESET || error == EPIPE;
       if (!stream.between_slices() || !may_have_left) fail_of_end(peer_, error);
       return;

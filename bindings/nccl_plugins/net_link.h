@@ -7,8 +7,8 @@
 //
 // A message has a destination before it is sent. So nothing is buffered in between, messages of
 // different tags need not be received in the order in which they were sent, and large ones are
-// spread over all streams. NCCL posts receives some messages ahead, so that the sender mostly finds
-// a post.
+// spread over all streams. NCCL posts receives some messages ahead, so that the sender usually
+// finds a post.
 #pragma once
 
 #include <array>
@@ -49,8 +49,8 @@ class Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  // Returns the size of the message once the transfer is complete, and frees the transfer; nullopt
-  // before. Throws Error(rank_died, connection_lost, mismatch) if the link has failed.
+  // Returns the size of the message and frees the transfer if it is complete; otherwise returns
+  // nullopt. Throws Error(rank_died, connection_lost, mismatch) if the link has failed.
   std::optional<uint64_t> test(Transfer& transfer);
 
  protected:
@@ -73,7 +73,7 @@ class Sender final : public Link {
   ~Sender() override;
 
   // Starts a send. Returns null if nothing is posted for this tag yet, or if too many transfers are
-  // in flight. Throws as test().
+  // in flight. Throws what test() throws.
   Transfer* offer(const void* memory, uint64_t bytes, int tag);
 
  private:
@@ -98,7 +98,7 @@ class Receiver final : public Link {
  public:
   explicit Receiver(Streams streams);
 
-  // Posts a receive. Returns null if too many transfers are in flight. Throws as test().
+  // Posts a receive. Returns null if too many transfers are in flight. Throws what test() throws.
   Transfer* post(void* memory, uint64_t bytes, int tag);
 
  private:

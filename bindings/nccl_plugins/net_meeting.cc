@@ -13,7 +13,7 @@ namespace tutti::nccl {
 namespace {
 
 constexpr uint64_t kMagic = 0x74756e6363317475;
-// Number of ranks in the handshake, in which the listener is rank 0 and the connector rank 1.
+// Number of ranks in the handshake, in which the listener is rank 0 and the connector is rank 1.
 constexpr int kEnds = 2;
 constexpr int kConnector = 1;
 // Default number of TCP connections. A single one is limited by its TCP window and by the CPU core

@@ -4,8 +4,9 @@
 //     Listener: a port and a key  -- handle, by NCCL -->  Connecting: one socket for each stream,
 //     accept: all streams of one sender                   each by the handshake of the bootstrap
 //
-// The handshake is bootstrap/handshake.h's, with the listener's key in place of a job's token, so a
-// peer that does not know the handle is dropped before anything else is parsed.
+// The handshake is that of the bootstrap (transport/bootstrap/handshake), with the listener's key
+// in place of a job's token. So a peer without the handle is dropped before anything else is
+// parsed.
 #pragma once
 
 #include <array>
@@ -26,7 +27,7 @@ namespace tutti::nccl {
 
 inline constexpr int kMostStreams = 16;
 
-// Connected, non-blocking sockets, by number.
+// Connected, non-blocking sockets, indexed by stream number.
 using Streams = std::vector<Fd>;
 
 class Connecting;
@@ -64,7 +65,7 @@ class Listener {
 
   Handle handle_;
   bootstrap::Acceptor acceptor_;
-  std::map<uint64_t, Streams> coming_;  // by the number that the sender chose
+  std::map<uint64_t, Streams> coming_;  // by the sender's number
   std::vector<Streams> come_;
 };
 

@@ -74,7 +74,7 @@ class ReceiveStream {
   // be placed before the next advance().
   const Slice* arrived() const { return !placed_ && header_is_whole() ? &slice_ : nullptr; }
   void place(std::byte* destination);
-  // Returns true once the payload is complete: the next slice follows.
+  // Returns true once the payload is complete, so that the next slice can follow.
   bool complete() const { return placed_ && payload_left_ == 0; }
   Slice take();
   Moved advance(int& error);

@@ -46,8 +46,8 @@ Json name_event(const char* what, int rank, int thread, std::string_view name) {
 }
 
 // Returns the time at which each event ended. NCCL marks a queued call as stopped while its proxy
-// still works: such an event lasts until the last event inside it. An event that never stopped
-// lasts until now.
+// still works, so such an event lasts until the end of the last event inside it. An event that
+// never stopped lasts until now.
 std::vector<int64_t> ends_of(const std::deque<Event>& events,
                              const std::map<const void*, size_t>& places) {
   const int64_t now = now_ns();

@@ -15,13 +15,13 @@ namespace tutti::nccl {
 
 namespace {
 
-// Limit on the number of ranks, because the cost model walks the plans of all. It is above the
-// largest host that NCCL supports.
+// Limit on the number of ranks, because the cost model walks the plans of all ranks. It is above
+// the largest host that NCCL supports.
 constexpr size_t kMostRanks = 72;
 
-// Data bytes in one of the eight steps of NCCL's buffers (src/include/device.h, comm.h): Simple's 4
-// MiB; LL's 512 threads with 8 lines of 8 bytes each; LL128's 640 threads with 120 words each, of
-// which 15 in 16 are data.
+// Data bytes in one of the eight steps of NCCL's buffers (src/include/device.h, comm.h): an eighth
+// of 4 MiB for Simple; 512 threads with 8 lines of 8 bytes each for LL; 640 threads with 120 words
+// each, of which 15 in 16 are data, for LL128.
 constexpr GpuSlots kSlots = {.simple_bytes = (4 << 20) / 8, .lines_bytes = 512 * 8 * 8};
 constexpr GpuSlots kSlotsOfLL128 = {.simple_bytes = kSlots.simple_bytes,
                                     .lines_bytes = 640 * 120 * 8 / 16 * 15};
@@ -46,7 +46,7 @@ GpuCosts with_ll128(GpuCosts costs) {
 
 struct Call {
   Collective collective;
-  bool has_blocks;  // NCCL counts the bytes of all ranks, Tutti one rank's
+  bool has_blocks;  // NCCL counts the bytes of all ranks, Tutti those of one rank
 };
 
 std::optional<Call> call_of(ncclFunc_t function) {

@@ -1,9 +1,9 @@
 // Predicts the times of NCCL's own algorithms by walking equivalent programs in Tutti's cost model
 // (collectives/cost/gpu_planner.h).
 //
-// It covers GPUs of one host, of a class with known costs (gpu_costs.h: published, or measured by
-// `tutti tune`); ring and tree; LL, LL128 and Simple. For NVLS, CollNet and PAT, several hosts and
-// other GPUs, NCCL's own predictions remain.
+// It covers one host with GPUs of a class whose costs are known (gpu_costs.h: published, or
+// measured by `tutti tune`), the algorithms ring and tree, and the protocols LL, LL128 and Simple.
+// In all other cases NCCL's own predictions remain.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ namespace tutti::nccl {
 // unknown, returns an empty text, with the reason in `why`.
 std::string find_gpu_class(std::string& why);
 
-// Returns the algorithm of NCCL's "tree" within a host: along the chain of ranks to one end, and
-// back.
+// Returns the algorithm of NCCL's "tree" within a host, which reduces along the chain of ranks to
+// one end and sends the result back along the chain.
 const Algorithm& tree_within_host();
 
 class Tuner {

@@ -30,7 +30,8 @@ std::string_view name(MessageProtocol protocol);
 
 struct ClusterLink {
   // Bandwidth that collectives reach, in 1e9 bytes/s per direction. Inside a host, it is the
-  // bandwidth of one GPU's link; between hosts, of all cards of a host together.
+  // bandwidth of one GPU's link; between hosts, it is the bandwidth of all cards of a host
+  // together.
   double GBps = 0;
   // Microseconds per step of a ring or a tree, by protocol. 0: the protocol is not available.
   std::array<double, kMessageProtocols.size()> step_us = {};
@@ -47,8 +48,8 @@ struct Cluster {
   double launch_us = 0;
   ClusterLink inside;
   ClusterLink between;
-  // NVLink SHARP (NVLS): bandwidth of a GPU's link when the switch computes sums, and a call's
-  // fixed time. 0: there is no such switch.
+  // NVLink SHARP (NVLS): bandwidth of a GPU's link when the switch computes sums (0: there is no
+  // such switch), and the fixed time of such a call.
   double sums_GBps = 0;
   double sums_us = 0;
   bool sums_between = false;  // true: switches between hosts also compute sums (SHARP)

@@ -21,7 +21,7 @@ struct Knob {
 };
 
 std::vector<Knob> knobs_of(Cluster& c) {
-  const auto quick = [](ClusterLink& link) {  // scales ll and ll128
+  const auto quick = [](ClusterLink& link) {  // step times of ll and ll128
     return std::vector<double*>{&link.step_us[0], &link.step_us[1]};
   };
   return {{{&c.launch_us}, 0.7},

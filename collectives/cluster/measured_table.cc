@@ -268,10 +268,10 @@ class Reader {
   std::map<std::tuple<Collective, int, int, double>, std::vector<double>> calls_;
   std::string gpu_;
   std::optional<Collective> collective_;
-  std::map<std::string, size_t> columns_;  // column numbers of a CSV table, by name
+  std::map<std::string, size_t> columns_;  // index of each column of a CSV table, by name
   std::set<std::string> systems_;
   std::map<std::string, int> ranks_;  // ranks per host, as nccl-tests lists them
-  size_t time_ = 0;                   // index of the word; 0: no table has begun
+  size_t time_ = 0;                   // index of the word that is the time; 0: no table has begun
   size_t redop_ = 0;
 };
 

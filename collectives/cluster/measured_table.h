@@ -35,7 +35,7 @@ struct TableDefaults {
 // Reads a table. nccl-tests' output lists the ranks with their hosts, and its program's name gives
 // the collective. CSV has a header line with size_bytes (size, bytes), time_us (oop_time_us, time)
 // or busbw_GBps (oop_busbw_GBps, busbw), and, unless `defaults` has them, collective, nodes (hosts)
-// and gpus (ranks: over all hosts). `named` maps every name of a collective. Throws
+// and gpus (ranks: over all hosts). `named` returns the collective that a name denotes. Throws
 // Error(invalid_argument) that names `file` and the line.
 MeasuredTable read_measured_table(const std::string& text, const std::string& file,
                                   const TableDefaults& defaults,

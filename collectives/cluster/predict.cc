@@ -81,8 +81,8 @@ class Pricing {
     return kPerUs * link.GBps;
   }
 
-  // Returns the rate of calls in which all GPUs of a host send at once, and its cards carry one
-  // GPU's share.
+  // Returns the bandwidth of a ring. Between hosts, all cards of a host together carry as many
+  // bytes as the link of one GPU.
   double ring_rate(MessageProtocol protocol) const {
     const double inside = rate(c_.inside, protocol);
     const double between = rate(c_.between, protocol);
@@ -146,8 +146,8 @@ class Pricing {
         n_ > 1 ? std::max(gpus_ > 1 ? inside : 0, between) : 0);
   }
 
-  // Adds the algorithm of calls with a root, for which all data passes the root's own link and its
-  // own card.
+  // Adds the algorithm of calls with a root, in which all data passes over the root's link or the
+  // root's card.
   void add_rooted() {
     const double each = bytes_ / n_;
     const double inside = gpus_ > 1 ? each * (gpus_ - 1) / (kPerUs * c_.inside.GBps) : 0;

@@ -12,8 +12,8 @@ namespace tutti {
 namespace {
 
 // Processor time of a rank's steps. Multiplying or dividing data in a step that moves them costs
-// next to nothing, because the data is in the L1 cache. Walked slices are cut as the executor does
-// (chunk_map.h): small calls fill only the first chunks.
+// next to nothing, because the data is in the L1 cache. Slices are cut as by the executor
+// (chunk_map.h), so small calls fill only the first chunks.
 class StepCosts {
  public:
   StepCosts(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine)
@@ -48,7 +48,8 @@ class StepCosts {
   double latency(int32_t from, int32_t to) const { return link(from, to).latency; }
   const LinkCosts& near() const { return near_; }
   const LinkCosts& far() const { return far_; }
-  // Return the number of slices to walk, and how many more are like the last of them.
+  // walked() is the number of slices to walk, and others() the number of further slices, which take
+  // as long as the last walked slice.
   int walked() const { return static_cast<int>(std::min<uint32_t>(slicing_.slices, kWalked)); }
   double others() const { return std::max(0.0, slices_ - kWalked); }
   double times(int slice) const { return slice + 1 < walked() ? 1 : 1 + others(); }
@@ -111,7 +112,7 @@ class StepCosts {
  private:
   static constexpr int kWalked = 4;  // enough to fill the pipeline
 
-  // Returns the elements of the ranges' chunks within a slice.
+  // Returns the number of elements that the ranges' chunks have in a slice.
   uint64_t count(const RangeList& ranges, int slice) const {
     const uint64_t start = static_cast<uint64_t>(slice) * slicing_.elements;
     const auto in_slice = [&](uint64_t length) {
@@ -176,7 +177,7 @@ class StepCosts {
   double call_ = 0;
 };
 
-// Wire time by host and direction, in seconds.
+// Time for which each wire is busy, per direction, in seconds (indexed by Timing::wire_of()).
 struct Wires {
   std::vector<double> leaving;
   std::vector<double> entering;
@@ -237,10 +238,10 @@ Prediction busy_time(const Plan& plan, const StepCosts& costs,
   return busy;
 }
 
-// Returns how long a rank waits for messages in one slice, on the assumption that its k-th message
-// comes from a rank that sent it when this rank sent its own k-th.
+// Returns how long a rank waits for messages in one slice, on the assumption that the k-th message
+// it receives was sent at the same time as the k-th message that it sends.
 double waiting_time(const Plan& plan, const StepCosts& costs) {
-  std::vector<double> done;  // by step: when it is done
+  std::vector<double> done;  // by step: time at which it is done
   std::vector<double> sent;
   size_t received = 0;
   double free = 0;
@@ -289,7 +290,7 @@ Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype, con
     work[timing.core_of(plan.shape.rank)] += busy.seconds;
     if (busy.seconds > prediction.seconds) prediction = busy;
   }
-  // No core and no card finishes sooner than its work takes.
+  // The call takes at least as long as the work of the busiest core and of the busiest wire.
   prediction.cores = std::ranges::max(work);
   for (const std::vector<double>* way : {&wires.leaving, &wires.entering}) {
     const auto busiest = std::ranges::max_element(*way);

@@ -1,5 +1,5 @@
-// Predicts the time of a program: walks all ranks' steps in virtual time (walk.h) with the numbers
-// of a cost model.
+// Predicts the time of a program: walks all ranks' steps in virtual time (walk.h) with the
+// durations of a cost model.
 //
 //   rank 0  [send c0][.....][recv c1 ]    each rank's steps take its processor one after another,
 //                ╲ latency ╱              each as soon as its data is there; if a host has more
@@ -39,12 +39,12 @@ struct Machine {
 
 struct Prediction {
   double seconds = 0;
-  // How the busiest rank spends its time. The remainder of `seconds` is waiting.
+  // Times of the busiest rank in seconds. For the rest of `seconds` it waits.
   double messages = 0;  // per-message overhead
   double moving = 0;    // bytes sent, received and copied
   double reducing = 0;
-  // Time in seconds for which the busiest host's card is busy (in the busier direction), and the
-  // time for which each of its cores is busy.
+  // `wire`: time in seconds for which the busiest card of a host is busy in its busier direction.
+  // `cores`: time in seconds for which the busiest core is busy.
   double wire = 0;
   double cores = 0;
   int32_t host = 0;     // host with that card
@@ -57,12 +57,12 @@ struct Prediction {
 // may be any time above that.
 Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype, const Machine& machine,
                    double give_up = std::numeric_limits<double>::infinity());
-// Returns a lower bound on the time, computed from one rank's own steps. It costs a small part of
-// predict().
+// Returns a lower bound on the time, computed from one rank's own steps. It is much faster to
+// compute than predict().
 double lower_bound(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine);
 
-// Estimates the time from one rank's own steps, assuming that all ranks do the same and no chunk is
-// empty. It is for programs that are too long to walk.
+// Estimates the time of a program that is too long to walk. It is computed from one rank's own
+// steps, on the assumption that all ranks do the same and no chunk is empty.
 double rough_time(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine);
 
 // Returns the number of slices of a call.

@@ -83,7 +83,7 @@ void read_members(const Json& json, Costs& costs) {
 LinkCosts read_link(const Json& json) {
   LinkCosts link;
   Json complete = json;
-  // Earlier builds counted the wire time as processor time.
+  // Files of earlier builds have no wire time, which they counted as processor time.
   if (!complete.contains("wire")) complete["wire"] = 0.0;
   read_members(complete, link);
   const Json& bytes = json.at("bytes");
@@ -212,7 +212,8 @@ LinkCosts& CostModel::own_link(PathClass path) {
 
 namespace {
 
-// Threshold for a fabric: opening one takes memory and time.
+// A fabric is used only if its time is below this threshold, because opening a fabric takes memory
+// and time.
 constexpr double kWorthIt = 0.9;  // as a fraction of TCP's time
 
 // Returns the geometric mean over sizes of the time of a call with one message.
@@ -234,7 +235,7 @@ std::optional<std::vector<PathClass>> fabrics_quicker_than_tcp(const CostModel& 
   if (!model.ucx && !model.ofi) return std::nullopt;
   const auto time = [&](PathClass path) { return geometric_mean_time(model.link(path)); };
   std::vector<PathClass> quicker;
-  // Fabrics that were not measured get TCP's costs.
+  // Fabrics that were not measured have TCP's costs here, so they are not faster.
   for (const PathClass fabric : {PathClass::ucx, PathClass::ofi}) {
     if (time(fabric) < kWorthIt * time(PathClass::tcp)) quicker.push_back(fabric);
   }

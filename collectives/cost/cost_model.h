@@ -2,9 +2,10 @@
 //
 // A variant of LogGP and parametrised LogP (Kielmann, Bal, Verstoep: Fast Measurement of LogP
 // Parameters for Message Passing Platforms, IPDPS 2000): every step occupies its rank's processor
-// for a fixed time plus a time per byte, and the reader sees a message a latency later. The cost of
-// a byte depends on the size of the call's buffers, that is, on the cache that they fit into.
-// Between hosts each byte also takes time on the wire, which all ranks of a host share.
+// for a fixed time plus a time per byte, and a message reaches its reader one latency after the
+// send. The cost of a byte depends on the size of the call's buffers, that is, on the cache that
+// they fit into. Between hosts each byte also takes time on the wire, which all ranks of a host
+// share.
 //
 // `tutti tune` measures these numbers. The defaults come from a two-core virtual machine.
 #pragma once
@@ -39,7 +40,7 @@ struct LinkCosts {
   double send = 0;     // per message
   double reader = 0;   // per further reader of the same message
   double recv = 0;     // per message
-  double latency = 0;  // from the end of the send until the reader sees it
+  double latency = 0;  // from the end of a send until the message reaches its reader
   double local = 0;    // per local step
   double wire = 0;     // per byte that enters or leaves a host, over the card that its ranks share
   std::array<ByteCosts, kFootprints.size()> bytes = {};
@@ -71,8 +72,7 @@ struct CostModel {
   // Measured classes of GPU ("h100"). Other classes use published figures (gpu_costs.h).
   std::map<std::string, GpuCosts> gpus;
   double switch_time = 0;  // seconds for a core to switch to another rank
-  // The default numbers come from another machine, so times on this one may be half or twice as
-  // long.
+  // The defaults describe another machine, so actual times may be half or twice as long.
   PredictionErrors errors = {{0.5, 0.5, 0.5}};
   int32_t cores = 1;  // number per host
 
@@ -80,8 +80,8 @@ struct CostModel {
 
   // Returns the path's costs, or TCP's for a fabric that was not measured.
   const LinkCosts& link(PathClass path) const;
-  // Returns the path's own costs for writing. If a fabric has none yet, they start as a copy of
-  // link().
+  // Returns the path's own costs, to be modified. If a fabric has no costs yet, they are
+  // initialised as a copy of link().
   LinkCosts& own_link(PathClass path);
 };
 
@@ -93,15 +93,16 @@ std::optional<std::vector<PathClass>> fabrics_quicker_than_tcp(const CostModel& 
 // that names the defect.
 std::string to_json(const CostModel& model);
 CostModel parse_cost_model(const std::string& json);
-// Returns true for a file that `tutti tune` wrote, and for a damaged one.
+// Returns true for a file that `tutti tune` wrote, even if the file is damaged.
 bool is_cost_model(const std::string& path);
 
 // Returns the path of this machine's cost model: TUTTI_TUNE_FILE, or a file in the user's cache
-// folder named by a fingerprint of the machine. Empty if that folder does not exist or the setting
-// is "none".
+// folder named by a fingerprint of the machine. Empty if the user has no cache folder
+// (XDG_CACHE_HOME, HOME) or the setting is "none".
 std::string cost_model_file();
-// Loads that file. If there is none, returns the defaults with this machine's number of cores. If
-// the file is unusable it also logs a warning.
+// Loads the file cost_model_file(). If it is missing or unusable, returns the defaults with this
+// machine's number of cores. Logs a warning if the file is unusable, or if TUTTI_TUNE_FILE names a
+// file that does not exist.
 CostModel load_cost_model();
 
 }  // namespace tutti

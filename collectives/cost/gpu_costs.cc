@@ -59,14 +59,14 @@ const std::array kPublished = {
     Published{"pcie5", pci_GBps(32, 16), 38.7, 3938, 1785, 1.0, 0.95},
     // Each GPU has a link to each of seven others; 48 of 64 GB/s are achievable (AMD,
     // "Understanding RCCL Bandwidth and xGMI Performance on AMD Instinct MI300X", 2025). No figures
-    // for blocks and latencies were found; an H100's are used.
+    // for blocks and latencies were found; the figures of an H100 are used.
     Published{"mi300x", 48, 38.7, 5300, 2100, 0.6, 0.57, 0, true},
 };
 
 // Duration in cycles of a load from the L1 and from the L2 cache of an H100: Luo et al.,
-// Benchmarking and Dissecting the Nvidia Hopper GPU Architecture, IPDPS workshops 2024. An A100's
-// differ by at most three cycles; none were found for a B200. The duration of a barrier of 16 warps
-// is an assumption.
+// Benchmarking and Dissecting the Nvidia Hopper GPU Architecture, IPDPS workshops 2024. The
+// durations on an A100 differ by at most three cycles; no figures were found for a B200. The
+// duration of a barrier of 16 warps is an assumption.
 constexpr double kFirstLevel = 41;
 constexpr double kSecondLevel = 263;
 constexpr double kBarrier = 40;
@@ -80,8 +80,8 @@ constexpr double kReceiveCycles = kSecondLevel + 2 * kBarrier;
 // instruction).
 constexpr double kLaunch = 4.5 * us;
 
-// Maximum number of blocks: few of a GPU's more than 100 processors, because the others compute
-// meanwhile.
+// Maximum number of blocks. It is small compared with a GPU's 100 or more multiprocessors, because
+// the other multiprocessors compute meanwhile.
 constexpr int32_t kBlocks = gpu::kMailboxShape.blocks;
 
 // 8 of a line's 16 bytes are data, both on the link and in a block's stores.
@@ -96,7 +96,8 @@ LinkCosts protocol_of(const Published& gpu, double fence, double part) {
                  .latency = gpu.way_us * us,
                  .local = kSendCycles * cycle,
                  .wire = 1e-9 / (part * gpu.link)};
-  // Caching does not speed up a block: it is limited by the latency, not by the bandwidth.
+  // Caching does not speed up a block, because a block is limited by the latency, not by the
+  // bandwidth.
   link.bytes.fill({.send = pass,
                    .recv = pass,
                    .recv_reduce = pass,

@@ -13,18 +13,18 @@ namespace tutti {
 //
 //   "a100", "h100", "b200"    one NVLink connection per GPU to a switch that reaches all others
 //   "pcie3" to "pcie5"        16 lanes of PCI Express per GPU to such a switch
-//   "mi300x"                  an xGMI link from each GPU to each other one
+//   "mi300x"                  an xGMI link from each GPU to every other GPU
 std::span<const std::string_view> gpu_classes();
 
-// Returns the class of a CUDA device name ("NVIDIA H100 80GB HBM3"), or an empty string. PCIe cards
-// have no class, because their name does not say how they are connected.
+// Returns the class of a CUDA device name ("NVIDIA H100 80GB HBM3"), or an empty string. The result
+// is also empty for PCIe cards, because their names do not include the PCIe generation.
 std::string_view gpu_class_of(std::string_view device_name);
 // Returns the class whose costs are used for a device: gpu_class_of() or, if that is empty, the
 // closest guess.
 std::string_view gpu_class_for(std::string_view device_name);
 
-// Returns the measured costs in `model`, or the published ones. Throws Error(invalid_argument) that
-// lists the classes.
+// Returns the measured costs of the class `gpu` in `model`, or the published costs if it was not
+// measured. Throws Error(invalid_argument) that lists the classes if there is no such class.
 GpuCosts gpu_costs(const CostModel& model, std::string_view gpu);
 
 }  // namespace tutti

@@ -6,18 +6,18 @@ namespace tutti {
 
 namespace {
 
-// Numbers of blocks that are walked. They represent all of a kernel's blocks, which are similar;
-// several are needed, so that some use the link while others wait.
+// Minimum and maximum number of blocks that are walked. They represent all of a kernel's blocks,
+// which are similar. Several blocks are needed so that some use the link while others wait.
 constexpr int32_t kFewestWalked = 2;
 constexpr int32_t kMostWalked = 8;
-// Limits on the number of steps: over all ranks, and over all walked blocks of all ranks.
+// Maximum number of steps of a program over all ranks, and of a walk over all blocks of all ranks.
 constexpr size_t kLongestProgram = 25'000;
 constexpr size_t kLongestWalk = 2 * kLongestProgram;
-// Twice as many blocks are used if they take at most this fraction of the time.
+// The number of blocks is doubled if the time then is at most this fraction of the time before.
 constexpr double kGpuWorthIt = 0.97;
 
-// Returns each rank's plan once per block: the walk treats blocks as ranks, and a GPU as their
-// host.
+// Returns one copy of each rank's plan per block, because the walk treats blocks as ranks, and a
+// GPU as their host.
 std::vector<Plan> for_blocks(const std::vector<Plan>& plans, int32_t blocks) {
   std::vector<Plan> all;
   all.reserve(plans.size() * static_cast<size_t>(blocks));

@@ -1,6 +1,6 @@
 // Chooses how a call on GPUs runs inside a kernel: the algorithm, the protocol and the number of
-// blocks. It does for kernels what planner.h does for processors, with blocks in the place of
-// processors: a block runs all steps of its slices, one slice after another.
+// blocks. It does for kernels what planner.h does for processors: a block of a kernel takes the
+// place of a processor, and runs all steps of its slices, one slice after another.
 //
 //   GPU 0   block 0  slices 0, B, 2B, ...   ╲ one link: outgoing messages queue for it,
 //           block 1  slices 1, B + 1, ...   ╱ and incoming messages queue as well
@@ -40,9 +40,9 @@ struct GpuSlots {
   }
 };
 
-// The way of messages of the simple protocol: through slots, or as loans if the buffers are in
-// windows (`lent`). Loans may be joined into steps that read from all ranks (`joined`), or that let
-// the switch compute the sum (`by_switch`).
+// How messages of the simple protocol are passed: through slots, or as loans if the buffers are in
+// windows (`lent`). Loans may be joined into steps that read from all ranks (`joined`), and the
+// switch may compute the sums of such steps (`by_switch`).
 enum class GpuWay : uint8_t { slots, lent, joined, by_switch };
 std::string_view name(GpuWay way);
 
@@ -55,15 +55,15 @@ struct GpuChoice {
 
 struct GpuCandidate {
   GpuChoice choice;
-  std::string excluded;   // why it is excluded; empty for a candidate
+  std::string excluded;   // why the choice is excluded; empty for a candidate
   Prediction prediction;  // valid for a candidate; `wire` is the time of the busiest GPU's link
 };
 
 // Chooses for one communicator and caches its choices. Not thread-safe.
 class GpuPlanner {
  public:
-  // For ranks with one GPU each, all of one class and on one host. `slots`: by default those of the
-  // communicator's mailboxes.
+  // Plans for ranks with one GPU each, all of one class and on one host. `slots`: slot sizes; by
+  // default those of the communicator's mailboxes.
   GpuPlanner(const Shape& shape, const GpuCosts& costs, std::vector<const Algorithm*> more = {},
              const std::optional<GpuSlots>& slots = {})
       : shape_(shape),
@@ -76,12 +76,12 @@ class GpuPlanner {
   const GpuChoice& choose(const CallToPlan& wanted, Reach reach = Reach::slots);
   // Returns all algorithms with both protocols, the cheapest first and the excluded ones last.
   std::vector<GpuCandidate> explain(const CallToPlan& wanted, Reach reach = Reach::slots);
-  // Predicts the cost of one algorithm and protocol, with the fewest blocks at which the call is
-  // not clearly slower than with more.
+  // Predicts the time with one algorithm and protocol, and with the fewest blocks at which the call
+  // is not clearly slower than with more blocks.
   GpuCandidate price(const Algorithm& algorithm, GpuProtocol protocol, const CallToPlan& wanted,
                      Reach reach = Reach::slots);
-  // Predicts the cost of an algorithm that the caller names, through slots, with every block that
-  // has work.
+  // Predicts the time with one algorithm and protocol if messages pass through slots and every
+  // block that has work is used.
   Prediction predict_named(const Algorithm& algorithm, GpuProtocol protocol,
                            const CallToPlan& wanted);
 

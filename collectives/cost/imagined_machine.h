@@ -1,4 +1,4 @@
-// A machine for predictions about ranks that do not run.
+// Describes a machine for predictions without running ranks.
 #pragma once
 
 #include "collectives/cost/cost.h"

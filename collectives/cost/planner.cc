@@ -14,7 +14,7 @@ namespace {
 // Programs with more steps over all ranks are not walked.
 constexpr size_t kLongestPlan = 20'000;
 
-// Returns the number of the size class. There are two classes per doubling.
+// Returns the index of the size class that contains `bytes`. There are two classes per doubling.
 uint32_t size_class_of(uint64_t bytes) {
   if (bytes < 4) return static_cast<uint32_t>(bytes);
   const auto doublings = static_cast<uint32_t>(std::bit_width(bytes) - 1);
@@ -67,8 +67,8 @@ Error no_algorithm(const Shape& shape, const CallToPlan& wanted) {
               " ranks", has_root(wanted.collective) ? cat(" from root ", wanted.root) : "")};
 }
 
-// Limits the work, because all ranks plan at the same time: a thousand on one host would take
-// minutes.
+// Limits the work, because all ranks plan at the same time. A thousand ranks on one host would
+// otherwise take minutes.
 bool Planner::are_walked() const {
   constexpr int64_t kMostProgramsByACore = 8192;
   const int64_t ranks_on_a_core =
@@ -106,8 +106,8 @@ int Planner::typical_root(Collective collective, int root) {
   return known->second;
 }
 
-// A message must have room for one element of each of its chunks: among thousands of ranks, or with
-// blocks of values as elements, it may be too small.
+// Returns true if a message has no room for one element of each of its chunks. That happens among
+// thousands of ranks, or if an element is a large block of values.
 bool Planner::is_too_wide(const Plan& plan, const CallToPlan& wanted) const {
   const uint64_t widest = widest_form(plan.program, size_of(wanted.dtype) * wanted.width,
                                       accumulator_bytes(wanted.dtype));
@@ -115,8 +115,8 @@ bool Planner::is_too_wide(const Plan& plan, const CallToPlan& wanted) const {
          machine_.limits.collective_bytes();
 }
 
-// Chooses the cheapest algorithm. The most promising candidates come first; the walk of a later one
-// ends as soon as it takes longer than the best so far.
+// Chooses the cheapest algorithm. Candidates are tried in the order of their rough times. The walk
+// of a candidate ends as soon as its time exceeds the best time so far.
 const Algorithm& Planner::choose_again(const CallToPlan& wanted) {
   std::vector<std::pair<double, const Algorithm*>> candidates;
   for (const Algorithm* algorithm : algorithms_to_choose_from(wanted.collective, more_)) {
@@ -180,7 +180,8 @@ Prediction Planner::price(const Algorithm& algorithm, const CallToPlan& wanted, 
                  give_up);
 }
 
-// Plans that grow with the number of ranks would need megabytes, and are made again if needed.
+// Drops plans that grow with the number of ranks and would need megabytes. They are made again if
+// needed.
 void Planner::drop_long_plans() {
   constexpr size_t kMostStepsKept = 1000;
   std::erase_if(plans_, [](const auto& entry) {

@@ -1,5 +1,5 @@
-// Chooses the algorithm of a call: among the algorithms that support these ranks and give the
-// requested bits, the one that is cheapest by the cost walk.
+// Chooses the algorithm of a call: the one with the shortest time in the cost walk, among the
+// algorithms that support these ranks and give the requested bits.
 //
 // The choice depends only on values that are the same on all ranks (the call, the shape, the
 // limits, and rank 0's cost model), so all ranks make the same choice without communication. It is
@@ -35,7 +35,7 @@ struct CallToPlan {
 
 struct Candidate {
   const Algorithm* algorithm = nullptr;
-  std::string excluded;   // why it is excluded; empty for a candidate
+  std::string excluded;   // why the algorithm is excluded; empty for a candidate
   Prediction prediction;  // valid for a candidate
 };
 
@@ -69,11 +69,11 @@ class Planner {
   // Returns true if the number of ranks is small enough to generate and walk the programs of all
   // ranks.
   bool are_walked() const;
-  // Returns a rough time in seconds. It orders the candidates, and is the prediction for programs
-  // that are too long to walk.
+  // Returns a rough time in seconds. Candidates are tried in the order of this time, and it is the
+  // prediction for programs that are too long to walk.
   double rough_seconds(const Algorithm& algorithm, const CallToPlan& wanted);
-  // Returns the first root that the same algorithms support as `root`. Its plan is used for `root`,
-  // so that in large communicators the programs need not be walked for each root.
+  // Returns the lowest root that is supported by the same algorithms as `root`. Its plan is used
+  // for `root`, so that in large communicators the programs need not be walked for each root.
   int typical_root(Collective collective, int root);
   bool is_too_wide(const Plan& plan, const CallToPlan& wanted) const;
   // Predicts the time as predict() does, but also for programs too long to walk.
@@ -87,7 +87,8 @@ class Planner {
   std::vector<const Algorithm*> more_;
   std::map<std::pair<uint64_t, uint64_t>, const Algorithm*> chosen_;  // by key_of() and width
   std::map<std::pair<Collective, int>, int> typical_roots_;
-  // By algorithm and root: rank 0's plan, or all ranks' plans. Long ones only during a choice.
+  // Indexed by algorithm and root: rank 0's plan, or all ranks' plans. Long plans are kept only
+  // during a choice.
   std::map<std::pair<uint64_t, int>, std::vector<Plan>> plans_;
 };
 

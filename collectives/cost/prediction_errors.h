@@ -1,4 +1,5 @@
-// Prediction errors of a set of parameters (a machine's, a cluster's), and intervals from them.
+// Errors of predictions that use the parameters of a machine or cluster, and intervals from these
+// errors.
 #pragma once
 
 #include <array>
@@ -23,7 +24,7 @@ class PredictionErrors {
   static constexpr size_t kSizes = 3;
   static size_t size_class(double bytes);
 
-  // Standard deviation of log(measured / predicted) by size class.
+  // Standard deviation of log(measured / predicted), one value per size class.
   std::array<double, kSizes> deviation = {};
 
   // Returns the 90% interval around a predicted time of a call of `bytes` bytes, for normally
@@ -45,7 +46,7 @@ class ErrorTally {
 };
 
 Json to_json(const PredictionErrors& errors);
-// Throws Error(invalid_argument).
+// Reads errors that to_json() wrote. Throws Error(invalid_argument).
 PredictionErrors errors_from(const Json& json);
 
 }  // namespace tutti

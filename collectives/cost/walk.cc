@@ -48,7 +48,7 @@ class Walk {
       const auto [start, number] = turns_.top();
       turns_.pop();
       Core& core = cores_[number];
-      if (core.next < 0 || core.next_start != start) continue;  // it was rescheduled since
+      if (core.next < 0 || core.next_start != start) continue;  // stale entry
       if (start > give_up) return {};
       Rank& rank = ranks_[core.next];
       const int32_t instance = rank.ready.top().second;
@@ -65,7 +65,7 @@ class Walk {
   }
 
  private:
-  // State of a rank. An instance is a step of a slice: slice * steps + step.
+  // State of a rank. An instance is one step in one slice; its index is slice * steps + step.
   struct Rank {
     int32_t core = 0;
     Earliest<int32_t> ready;  // ready instances
@@ -73,9 +73,9 @@ class Walk {
   struct Core {
     int32_t ranks = 0;
     double free = 0;
-    int32_t last = -1;        // rank that it ran last
+    int32_t last = -1;        // rank that the core ran last
     Earliest<int32_t> ready;  // ranks by their first ready instance; may contain stale entries
-    int32_t next = -1;        // rank that it runs next, at next_start
+    int32_t next = -1;        // rank that the core runs next, at next_start
     double next_start = 0;
   };
 
@@ -95,7 +95,7 @@ class Walk {
     if (--waits_[instance] == 0) make_ready(instance);
   }
 
-  // Makes all steps of a slice wait for the slice before as well.
+  // Makes all steps of a slice also wait until their rank has finished the previous slice.
   void take_slices_in_turn() {
     for (size_t i = static_cast<size_t>(graph_.steps()); i < waits_.size(); ++i) ++waits_[i];
     for (size_t slice = 0; slice < timing_.steps.size(); ++slice) {
@@ -116,7 +116,7 @@ class Walk {
   }
 
   // Returns the arrival time of a message. Messages that leave a host by the same wire are sent one
-  // after another, and so are those that enter a host.
+  // after another, and so are messages that enter a host by the same wire.
   double arrival(const StepGraph::Message& message, int32_t sender, double sent) {
     if (timing_.hosts->near(message.from, message.to)) return sent + timing_.near_latency;
     const double wire = timing_.wires[sender / graph_.steps()][sender % graph_.steps()];

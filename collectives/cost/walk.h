@@ -1,7 +1,7 @@
 // Walks all ranks' steps in virtual time. Each rank runs its steps one after another, each as soon
 // as its predecessors are done and its message has arrived. If a host has more ranks than cores
 // they take turns on the cores; the messages that leave or enter a host take turns on its wire.
-// cost.h supplies the durations, so the walk does not know the number of bytes.
+// cost.h supplies the durations, so the walk does not need the number of bytes.
 #pragma once
 
 #include <algorithm>
@@ -18,24 +18,24 @@ namespace tutti {
 
 // Durations, in seconds.
 struct Timing {
-  // Durations by slice, then by step: the steps of rank 0, then those of rank 1, and so on.
+  // Durations by slice, then by step: the steps of rank 0, then the steps of rank 1, and so on.
   std::vector<std::vector<double>> steps;
   // Indexed like `steps`, for sends: the time on the wire of a message to another host, which
   // occupies the outgoing wire of its host and the incoming wire of the other.
   std::vector<std::vector<double>> wires;
-  double near_latency = 0;  // from the end of a send until its reader sees it, within a host
-  double far_latency = 0;   // the same between hosts
+  double near_latency = 0;  // from the end of a send to its receipt, within a host
+  double far_latency = 0;   // from the end of a send to its receipt, between hosts
   double switch_time = 0;   // for a core to switch to another rank
   const Hosts* hosts = nullptr;
-  // Each pair of hosts has a wire of its own; otherwise each host has one wire for all.
+  // True: each pair of hosts has a wire of its own. False: each host has one wire.
   bool wire_for_each_pair = false;
   int32_t cores = 1;  // number of cores per host
   // True if a rank starts a slice only when it has finished the slice before, as blocks of a kernel
   // do.
   bool slices_in_turn = false;
 
-  // Returns the number of the wire for messages from `host` to `other`; all_wires() returns their
-  // count.
+  // Returns the index of the wire for messages from `host` to `other`; all_wires() returns the
+  // number of wires.
   size_t wire_of(int32_t host, int32_t other) const {
     const auto own = static_cast<size_t>(host);
     return wire_for_each_pair

@@ -22,7 +22,7 @@ using gpu::Operand;
 using gpu::Part;
 using gpu::Where;
 
-// Returns all ranks' calls as their kernels receive them.
+// Returns all ranks' calls as their kernels receive them; empty if nothing can be lent.
 std::vector<LoweredCall> lowered_calls(const std::vector<Plan>& plans, const CallToPlan& wanted,
                                        int32_t blocks) {
   const auto ranks = static_cast<int>(plans.size());
@@ -80,7 +80,9 @@ class WindowWalk {
   }
 
  private:
-  // Returns the time of a slice's steps from the first to the last. `part`: fraction of its bytes.
+  // Returns the time from the start of a slice until all ranks have done its steps. `part`:
+  // fraction of the slice's bytes whose time is counted; 0: only latencies and the fixed time per
+  // step. Also sets busy_, messages_ and moving_.
   double slice(double part) {
     std::vector<double> now(calls_.size(), 0);
     std::vector<size_t> next(calls_.size(), 0);
@@ -226,7 +228,7 @@ class WindowWalk {
   const Reach reach_;
   std::vector<Link> links_;
   std::vector<double> busy_;
-  double messages_ = 0;  // number of rank 0's messages
+  double messages_ = 0;  // rank 0's fixed time per slice for steps and messages, in seconds
   double moving_ = 0;
 };
 

@@ -1,6 +1,7 @@
-// Predicts a call inside kernels whose buffers are in windows (collectives/gpu/windows.h). Messages
-// are lent and steps joined as the kernel would do, and each rank's steps are walked once. The
-// slices of a block follow each other; the transfers of all blocks share the GPU's link.
+// Predicts the time of a call inside kernels whose buffers are in windows
+// (collectives/gpu/windows.h). Messages are lent and steps joined as the kernel would do, and each
+// rank's steps are walked once. The slices of a block follow each other; the transfers of all
+// blocks share the GPU's link.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ namespace tutti {
 enum class Reach : uint8_t {
   slots,      // none: messages go through slots
   windows,    // the buffers of all ranks
-  multicast,  // all, and the switch supports the call's elements and operator
+  multicast,  // the buffers of all ranks, and the switch supports the call's elements and operator
 };
 
 struct WindowPrediction {
@@ -26,7 +27,7 @@ struct WindowPrediction {
   bool by_switch = false;  // true: the switch computes the sums of joined steps
 };
 
-// Predicts the time; returns nullopt if the program lends nothing.
+// Predicts the time of a call; returns nullopt if the program lends nothing.
 std::optional<WindowPrediction> predict_in_windows(const std::vector<Plan>& plans,
                                                    const CallToPlan& wanted, const GpuCosts& costs,
                                                    int32_t blocks, Reach reach);

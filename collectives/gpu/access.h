@@ -1,4 +1,5 @@
-// How a thread reads and writes memory that may be unaligned, and the lines of a message.
+// Reads and writes 16-byte vectors in memory, which may be unaligned, and in the lines of a
+// message.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,7 @@ struct Access {
   Unit unit = Unit::bytes;
   bool widened = false;
   bool scales = false;
-  uint32_t flag = 0;  // flag of a line; for lines only
+  uint32_t flag = 0;  // flag in each line; used only with Unit::lines
 };
 
 TUTTI_DEVICE Unit unit_of(const std::byte* at) {
@@ -28,7 +29,7 @@ TUTTI_DEVICE Unit unit_of(const std::byte* at) {
   return address % sizeof(uint32_t) == 0 ? Unit::words : Unit::bytes;
 }
 
-// Reads `bytes` (at most 16) from memory; the rest is zero.
+// Reads `bytes` (at most 16) from memory; the rest of the vector is zero.
 TUTTI_DEVICE Vector read_some(const std::byte* from, uint32_t bytes) {
   Vector vector;
   TUTTI_UNROLL

@@ -20,7 +20,8 @@ class Agreement {
  public:
   explicit Agreement(const Exchange& exchange) : exchange_(exchange) {}
 
-  // Runs this rank's part and keeps the first Error that it throws.
+  // Runs this rank's part of the step and keeps the Error that it throws. Does nothing if an
+  // earlier attempt has failed.
   template <typename Act>
   void attempt(const Act& act) {
     if (failure_) return;
@@ -41,8 +42,9 @@ class Agreement {
     return -1;
   }
 
-  // Throws on all ranks if the part of some rank has failed: that rank throws its own Error, the
-  // others an error that names the rank's GPU. Collective.
+  // Throws on all ranks if the part of some rank has failed: a failed rank throws its own Error,
+  // and the other ranks throw an error that names the first failed rank. `what` describes the
+  // failure. Collective.
   void require(const char* what) {
     const int rank = failed();
     if (failure_) throw Error(*failure_);

@@ -29,7 +29,7 @@ TUTTI_DEVICE Access access_at(std::byte* at) {
   return {.at = at, .unit = kFast ? Unit::vectors : unit_of(at)};
 }
 
-// Returns the result at byte offset `at` of the part.
+// Combines the inputs of all ranks in the pack at byte offset `at` of the part.
 template <typename E, bool kFast, typename Block>
 TUTTI_DEVICE Pack<E> combined_inputs(Block& block, const AllRanks& all, uint64_t at,
                                      uint32_t bytes) {
@@ -80,13 +80,13 @@ template <typename E>
 TUTTI_DEVICE bool all_finite(const Pack<E>& pack) {
   bool finite = true;
   TUTTI_UNROLL
-  // False for infinities, because inf - inf = NaN.
+  // The comparison is false for infinities and NaN, because their difference is NaN.
   for (int i = 0; i < kPack<E>; ++i) finite &= pack.at[i] - pack.at[i] == 0;
   return finite;
 }
 
-// Returns the mean of a vector that the switch added. The switch rounds its sums to elements; sums
-// that overflow are recomputed rank by rank.
+// Returns the mean over all ranks, given the sums `added` by the switch. The switch rounds its sums
+// to elements; sums that overflow are recomputed rank by rank.
 template <typename E, typename Block>
 TUTTI_DEVICE Vector mean_of_switch(Block& block, const AllRanks& all, uint64_t at,
                                    const Vector& added) {

@@ -91,8 +91,7 @@ constexpr MailboxShape mailbox_shape_of(int ranks) {
   }
   return shape;
 }
-// Messages smaller than this are not divided among blocks, because 16 warps move this much at a
-// time.
+// Messages smaller than this are not divided among blocks.
 inline constexpr uint64_t kLeastMessageBytes = 2 << 10;
 
 // Progress of one block of this rank with one peer; kept in this rank's device memory between
@@ -145,11 +144,11 @@ struct DeviceStep {
   uint32_t parts = 0;
   bool divides = false;  // true: results are divided by Launch::combined and rounded to elements
   bool sends_widened = false;
-  int32_t lend = -1;  // number of the loan that it sends; -1: none
+  int32_t lend = -1;  // index of the loan that the step sends; -1: none
   uint32_t first_awaited = 0;
   uint32_t awaited = 0;            // number of loans in memory that the step overwrites
-  bool receives_from_all = false;  // true: one message per port
-  bool sends_to_all = false;       // true: one message per port
+  bool receives_from_all = false;  // true: receives one message on each port
+  bool sends_to_all = false;       // true: sends one message on each port
   bool by_switch = false;          // true: the switch may compute the sum
 };
 
@@ -163,7 +162,8 @@ struct Awaited {
 struct LentBuffer {
   std::byte* const* windows = nullptr;  // by rank: start of the window
   uint64_t offset = 0;                  // offset of rank 0's buffer in its window
-  // Added to the offset per rank, if the buffer is the rank's block of the other buffer.
+  // Bytes added to the offset for each rank: the block size if the buffer is the rank's own block
+  // of the call's other buffer, else 0.
   uint64_t stride = 0;
 
   constexpr std::byte* of(int32_t rank) const {
@@ -192,13 +192,13 @@ struct Launch {
   uint32_t port_count = 0;
   uint32_t lend_count = 0;
   const PeerMemory* peers = nullptr;
-  Progress* progress = nullptr;  // by (peer, block), as mailboxes
+  Progress* progress = nullptr;  // index: peer * blocks + block
   MailboxShape shape;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::byte* scratch = nullptr;
   uint64_t scratch_bytes = 0;  // bytes per block
-  // Elements per chunk; slice s is run by block s mod (blocks of the grid).
+  // Elements of each chunk in one slice. Block s mod (number of blocks) runs slice s.
   uint64_t slice_elements = 1;
   uint32_t slices = 0;
   Protocol protocol = Protocol::simple;
@@ -209,7 +209,8 @@ struct Launch {
   // Word in host memory. When it is not 0, all kernels of the communicator terminate, whatever they
   // wait for.
   uint64_t* stop = nullptr;
-  // 1 + the peer whose message belongs to another call; written by a kernel that then sets `stop`.
+  // 1 + the peer whose message belongs to another call; 0: none. The kernel that writes it then
+  // sets `stop`.
   uint64_t* mismatch = nullptr;
   LentBuffers lent;
   int32_t ranks = 1;

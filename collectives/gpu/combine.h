@@ -43,7 +43,8 @@ TUTTI_DEVICE uint32_t bytes_in_vector(uint64_t bytes, uint64_t offset) {
   return bytes <= offset ? 0 : vector_bytes(offset, bytes);
 }
 
-// Returns the number of elements of a pack, which may be the last one.
+// Returns the number of elements in pack `pack` of a run of `count` elements. The last pack may be
+// short.
 template <typename E>
 TUTTI_DEVICE uint32_t elements_in(uint64_t pack, uint64_t count) {
   const uint64_t rest = count - pack * kPack<E>;
@@ -102,7 +103,8 @@ TUTTI_DEVICE void finish_pack(Block& block, const Run& run, uint64_t pack, const
   store<E, kFast>(block, run.message, pack, count, result);
 }
 
-// Packs in flight per thread: enough to hide memory latency, few enough for its registers.
+// Packs in flight per thread: enough to hide memory latency, and few enough for the thread's
+// registers.
 template <typename E, bool kFast>
 inline constexpr int kAtOnce = !kFast          ? 1
                                : kPack<E> <= 4 ? 4

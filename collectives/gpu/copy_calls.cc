@@ -183,7 +183,7 @@ void CopyCalls::scatter(const Request& request, cuda::CUstream stream) {
   }
 }
 
-// Copies from the others' windows, because only the root has the output.
+// The root copies from the other ranks' windows, because only the root has an output.
 void CopyCalls::gather(const Request& request, cuda::CUstream stream) {
   if (rank_ != request.root) return await_done(request.root, stream);
   const size_t block = request.input.bytes();

@@ -43,22 +43,22 @@ class CopyCalls {
   using Meet = std::function<void(uint64_t signature, cuda::CUstream stream)>;
   CopyCalls(int rank, int ranks, const cuda::Context& context, std::shared_ptr<Windows> windows,
             Meet meet);
-  // Prepares copy calls among all ranks. Collective. Returns false on all ranks if two share a
-  // context; then they must not use copy calls. Throws on all ranks if one cannot access another's
-  // memory.
+  // Prepares copy calls among all ranks. Collective. Returns false on all ranks if two ranks share
+  // a context; the ranks must then not use copy calls. Throws on all ranks if one cannot access
+  // another's memory.
   bool connect(const Exchange& exchange);
 
-  // Returns true if the call is supported. The result is equal on all ranks if they follow the
-  // rules of windows. all_gather, all_to_all and scatter need the output in a window, gather the
-  // input.
+  // Returns true if the call is supported. The result is equal on all ranks if the program follows
+  // the rules of Communicator::register_window(). For all_gather, all_to_all and scatter the output
+  // must be in a window, and for gather the input must be.
   bool can(const Request& request, cuda::CUstream stream) const;
   // Enqueues the call on the stream and returns.
   void run(const Request& request, cuda::CUstream stream);
 
   void drain();
   // Ends all waits. The contents of the calls' buffers are then undefined. Copies may still arrive,
-  // so among threads of one process all ranks must have stopped before a window is freed.
-  // Thread-safe.
+  // so if ranks are threads of one process, all of them must have stopped before any window is
+  // freed. Thread-safe.
   void stop();
 
  private:
@@ -76,7 +76,8 @@ class CopyCalls {
   const std::shared_ptr<Windows> windows_;
   const Meet meet_;
   const cuda::Stream own_stream_;
-  // By rank: number of calls that the rank has completed with this one.
+  // One word per rank: the count of calls (calls_) up to the last one in which that rank has
+  // completed its copies to or from this rank.
   const cuda::SharedMemory signals_;
   std::vector<cuda::ImportedMemory> imported_;
   std::vector<std::byte*> signals_of_;  // by rank

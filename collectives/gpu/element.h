@@ -1,5 +1,5 @@
 // Arithmetic of a kernel: packs of as many elements as a 16-byte vector holds, with the operators
-// of the CPU kernels (base/kernels/operators.h), so that the bits are the same.
+// of the CPU kernels (base/kernels/operators.h), so that results equal those of the CPU bit by bit.
 #pragma once
 
 #include <cstdint>
@@ -155,7 +155,8 @@ TUTTI_DEVICE Pack<E> scaled(const Pack<E>& pack, double factor) {
   }
 }
 
-// Returns the mean of a sum, or of two parts of one, as mean() of base/reduce.h computes it.
+// Return a sum divided by the number of ranks, as mean() of base/reduce.h computes it. The second
+// function first adds the two partial sums `a` and `b`.
 template <typename E>
 TUTTI_DEVICE Pack<E> mean(const Pack<E>& sum, int ranks) {
   if constexpr (kIsPair<E>) {

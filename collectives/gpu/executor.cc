@@ -47,7 +47,8 @@ std::shared_ptr<const cuda::Module> kernels_of(const cuda::Context& context) {
   return module;
 }
 
-// Returns the number of threads, limited to the number of vectors in a block's part of a slice.
+// Returns the number of threads per block: about one for each vector of a slice, in whole warps,
+// and at most `most`.
 unsigned threads_for(const LoweredCall& lowered, size_t element_bytes, int most) {
   constexpr uint64_t kWarp = 32;
   const uint64_t vectors = lowered.launch.slice_elements * element_bytes / sizeof(Vector) + 1;

@@ -68,8 +68,8 @@ class Executor {
   // ranks. Captured calls are kept during the lifetime of this object.
   void retire(std::vector<std::shared_ptr<DeviceCall>> calls);
 
-  // Returns the windows of the communicator. A call whose buffers are in windows needs no slots for
-  // them.
+  // Returns the windows of the communicator. A call whose buffers are in windows can lend its
+  // messages instead of copying them into slots.
   const std::shared_ptr<Windows>& windows() const { return windows_; }
 
   // Blocks until the last launch that was not captured has ended.

@@ -123,7 +123,7 @@ class Sums {
  public:
   Sums(const Calls& calls, int32_t rank) : calls_(calls), rank_(rank) {}
 
-  // Returns the sets of actions, in order; the last action of each writes the sum.
+  // Returns one set of actions for each sum; the last action of a set writes the sum.
   std::vector<std::set<size_t>> find() {
     for (size_t at = 0; at < calls_.count(rank_); ++at) {
       if (!calls_.action(rank_, at).from_all) follow(at);
@@ -148,7 +148,8 @@ class Sums {
     const ChunkRange* const chunk = only_chunk(ranges);
     return chunk != nullptr ? value(*chunk) : std::nullopt;
   }
-  // Returns the sum received from a peer if the peer lends its unmodified input.
+  // Returns the sum received from a peer if the peer lends its unmodified input, and nullopt
+  // otherwise.
   std::optional<Sum> received(size_t at) const {
     if (calls_.action(rank_, at).lender_step < 0) return std::nullopt;
     const auto [peer, sends] = calls_.sender_of(rank_, at);
@@ -207,13 +208,14 @@ class Sums {
   const Calls& calls_;
   const int32_t rank_;
   std::map<int64_t, std::optional<Sum>> values_;  // by location: written values
-  std::set<size_t> shared_;                       // actions whose results others need
+  std::set<size_t> shared_;                       // actions whose results other steps need
   std::vector<std::set<size_t>> complete_;
 };
 
-// Returns the actions after one action has replaced all actions of a sum. The new action takes the
-// place of the first of them and comes after the sends in between; receives in between come later.
-// Returns nullopt if that would change the matching of messages or the content of memory.
+// Returns the rank's actions with all actions of a sum replaced by one new action. Among the other
+// actions between the first and the last action of the sum, sends that no other kind of action
+// precedes come before the new action, and the rest come after it. Returns nullopt if that would
+// change the matching of messages or the content of memory.
 std::optional<Actions> joined_from_all(const Calls& calls, int32_t rank,
                                        const std::set<size_t>& sum) {
   Actions before;

@@ -1,6 +1,6 @@
-// Replaces a rank's messages with all other ranks by one step. If all ranks lend this rank the data
-// that it sums, the step reads from all of them at once; if all ranks are to receive the sum, the
-// step writes to all of them.
+// Replaces the messages that a rank exchanges with all other ranks by a single step. If all ranks
+// lend this rank the data that it sums, the step reads from all of them at once; if all ranks are
+// to receive the sum, the step writes to all of them.
 //
 //     two_shot, rank r    receive a's piece r, add ... receive p's piece r, add; send the sum
 //     joined              sum of piece r over the inputs of all ranks ──→ the outputs of all ranks
@@ -10,8 +10,8 @@
 // taken in rank order, so calls that must be canonical are not joined.
 //
 // join() finds such steps in the program. A rank may read all inputs once all ranks have announced
-// theirs. It may write a peer's output before the peer reaches its receive: the peer has used that
-// memory only for a loan to this rank, which this rank has read by then.
+// theirs. It may write a peer's output before the peer reaches its receive, because the peer has
+// used that memory only for a loan to this rank, which this rank has read by then.
 //
 // (NVLS: B. Klenk et al., An In-Network Architecture for Accelerating Shared-Memory Multiprocessor
 // Collectives, ISCA 2020. All-pairs two-phase all-reduce: A. Shah et al., MSCCL++, 2025.)
@@ -25,9 +25,9 @@
 
 namespace tutti::gpu {
 
-// Returns the ranks' actions in which all steps that can be joined are joined; the result differs
-// only in the order of operands. `plans[r]` is rank r's plan and `lent[r]` the result of lend().
-// `room`: slots per connection.
+// Returns the actions of `lent` with all steps joined that can be; the results differ from those of
+// `lent` only in the order of operands. `plans[r]`: plan of rank r. `lent[r]`: actions of rank r
+// from lend(). `room`: slots per connection.
 std::vector<Actions> join(std::span<const Plan> plans, const std::vector<Actions>& lent,
                           uint32_t room);
 

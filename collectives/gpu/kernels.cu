@@ -9,7 +9,8 @@ using DeviceThread = tutti::gpu::CudaThread;
 
 #include "collectives/gpu/run_call.h"
 
-// The parameter is read where the driver has put it; otherwise each thread would have a copy.
+// TUTTI_GRID_CONSTANT lets threads read the parameter where the driver has put it; without it, each
+// thread would make a copy.
 #define TUTTI_KERNEL(type, ...)                                                                  \
   extern "C" __global__ void __launch_bounds__(tutti::gpu::kMostThreads, 1) tutti_run_##type(       \
       const TUTTI_GRID_CONSTANT tutti::gpu::Launch launch) {                                     \

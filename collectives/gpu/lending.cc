@@ -42,7 +42,7 @@ class Lending {
   bool lend_messages() {
     struct Sent {
       Action* action;
-      int32_t step;  // number of the sending step
+      int32_t step;  // index of the sending step
     };
     std::map<std::pair<int32_t, int32_t>, std::deque<Sent>> connections;
     const auto of_all = [&](const auto& visit) {
@@ -68,7 +68,7 @@ class Lending {
       if (!can_be_lent(bound_of(from, message.step), bound_of(rank, action.step))) return;
       action.lender_step = message.step;
       action.lender = from;
-      message.action->lend = 0;  // the number is set below
+      message.action->lend = 0;  // number_and_await() sets the index
       lends = true;
     });
     return lends;
@@ -78,7 +78,7 @@ class Lending {
   void number_and_await() {
     for (size_t rank = 0; rank < actions_.size(); ++rank) {
       const Plan& plan = plans_[rank];
-      std::vector<std::pair<int64_t, int32_t>> lent;  // location of a loan, and its number
+      std::vector<std::pair<int64_t, int32_t>> lent;  // location and index of each loan
       int32_t numbers = 0;
       for (Action& action : actions_[rank]) {
         const Step& step = step_of(rank, action.step);

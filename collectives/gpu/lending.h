@@ -25,13 +25,13 @@
 
 namespace tutti::gpu {
 
-// Returns true if each rank can compute where the others' data is: blocks have equal length, and
-// all ranks have both buffers.
+// Returns true if each rank can compute where the other ranks' data is, that is, if blocks have
+// equal length and all ranks have both buffers.
 bool may_lend(const Request& request);
 
 // Returns actions that lend all messages that can be lent; nullopt if there are none, or if the
-// result would not terminate. `plans[r]`, `compiled[r]` and `plain[r]` are rank r's. `room`: slots
-// per connection.
+// result would not terminate. `plans[r]`, `compiled[r]` and `plain[r]` belong to rank r. `room`:
+// slots per connection.
 std::optional<std::vector<Actions>> lend(std::span<const Plan> plans,
                                          std::span<const CompiledCall> compiled,
                                          std::vector<Actions> plain, uint32_t room);

@@ -114,7 +114,7 @@ class Lowering {
   void add_part(const Operand& a, const Operand& b, const Operand& dst, uint64_t length) {
     lowered_.parts.push_back({.a = a, .b = b, .dst = dst, .length = length});
   }
-  // Returns the lender's piece of data.
+  // Returns the data piece with index `piece` in the lender's memory.
   const Piece& lent_piece(const Action& action, size_t piece) const {
     const CompiledCall& lender = compiled_[static_cast<size_t>(action.lender)];
     return lender.bound_steps[static_cast<size_t>(action.lender_step)].src[piece];
@@ -140,8 +140,8 @@ class Lowering {
     }
   }
 
-  // Adds operands in all ranks' memory. The chunk is at the same location in all ranks' inputs and
-  // outputs.
+  // Adds a part whose operands are in all ranks' memory. The chunk is at the same location in all
+  // ranks' inputs and outputs.
   void add_all(const BoundStep& bound, const Action& action, DeviceStep& step) {
     for (size_t rank = 0; rank < compiled_.size(); ++rank) {
       if (&compiled_[rank] != &own_) port(static_cast<int32_t>(rank));
@@ -158,14 +158,14 @@ class Lowering {
   std::span<const CompiledCall> compiled_;
   const CompiledCall& own_;
   LoweredCall lowered_;
-  std::vector<int32_t> lent_by_;  // by number of the loan: its port
+  std::vector<int32_t> lent_by_;  // by index of the loan: port on which it is sent
 };
 
 }  // namespace
 
 Limits limits_of(const MailboxShape& shape, Protocol protocol, uint32_t blocks) {
   const uint64_t bytes = protocol == Protocol::lines ? shape.lines_data : shape.simple_bytes;
-  // Every lane has a block, and every connection its own slots, so the limits do not depend on
+  // Every lane has a block, and every connection has its own slots, so the limits do not depend on
   // other connections.
   Limits limits = Limits::of_one_path(static_cast<int>(blocks), 1 << 30, {bytes, bytes});
   limits.least_bytes = kLeastMessageBytes;

@@ -28,8 +28,8 @@ struct LoweredCall {
 Limits limits_of(const MailboxShape& shape, Protocol protocol, uint32_t blocks);
 
 // Lowers `rank`'s actions. `of_ranks[r]` is rank r's compiled call, derived with limits_of(); the
-// calls of other ranks are used if those lend. Throws Error(unsupported) for user-defined
-// operators.
+// compiled calls of other ranks are read only if those ranks lend. Throws Error(unsupported) for
+// user-defined operators.
 LoweredCall lower(std::span<const CompiledCall> of_ranks, int rank, std::span<const Action> actions,
                   const MailboxShape& shape, Protocol protocol);
 

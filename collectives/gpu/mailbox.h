@@ -1,6 +1,6 @@
-// The protocol between a block of a kernel and the blocks of the same number on its peers: it says
-// when a message may be sent, when one has arrived, and when it has been read. The first thread of
-// a block waits on behalf of all its threads.
+// The protocol between a block of a kernel and the blocks with the same index on its peers. It
+// defines when a message may be sent, when it has arrived, and when it has been read. The first
+// thread of a block waits on behalf of all its threads.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +21,13 @@ struct Rules {
   // Returns how many messages may be in flight, that is, sent but not read.
   static constexpr uint64_t room(uint64_t slots) { return slots; }
   static constexpr bool kPublishesBeforeData = false;
-  static constexpr bool kWaitsForThreads = true;  // before a slot is released
+  static constexpr bool kWaitsForThreads = true;  // waits for all threads before a slot is released
   static constexpr bool kWaitsForReaders =
       true;  // waits for readers of loans before their memory is overwritten
 };
 
-// Flags repeat after 2^32 messages. By then no line with the first flag may be left, so each slot
-// is filled completely once in this number of turns.
+// Flags repeat after 2^32 messages. By then, no slot may still contain a line with the old, equal
+// flag. So each slot is filled completely once every kTurnsBetweenCleanings times that it is used.
 inline constexpr uint64_t kTurnsBetweenCleanings = 1 << 20;
 
 // The connection of a block to one peer of the call.
@@ -42,13 +42,13 @@ struct Port {
 
 // State of a step that the first thread passes to the threads of its block.
 struct Turn {
-  const Port* from;       // sender of a message by lines; null: none
+  const Port* from;       // port of a message received as lines; null: none
   uint64_t signature;     // expected signature of that message
-  std::byte* receive_at;  // the slot, which begins with its signature
+  std::byte* receive_at;  // slot of the received message; the signature comes first
   std::byte* send_at;
   uint32_t receive_flag;
   uint32_t send_flag;
-  bool cleans;  // true: the slot must be filled completely
+  bool cleans;  // true: all lines of the sent slot must be written
   bool stops;   // true: the kernel terminates here
 };
 
@@ -60,8 +60,8 @@ struct Shared {
   uint32_t stopping;
 };
 
-// Returns the size of Shared and the arrays behind it: the ports, and the message numbers of loans,
-// plus 1.
+// Returns the size of Shared and the arrays behind it: the ports, and one value per loan, which is
+// 1 + the number of its message.
 constexpr uint64_t shared_bytes(uint64_t ports, uint64_t lends) {
   return sizeof(Shared) + ports * sizeof(Port) + lends * sizeof(uint64_t);
 }
@@ -158,7 +158,7 @@ TUTTI_DEVICE bool is_in_another_call(B& block, const Port& port, const HasArrive
   return true;
 }
 
-// Waits until the peer has read all messages before number `end`, or until the kernel is to stop.
+// Waits until the peer has read the first `end` messages, or until the kernel is to stop.
 template <typename B>
 TUTTI_DEVICE void await_readers(B& block, Port& port, uint64_t end) {
   const auto protocol = static_cast<size_t>(block.launch.protocol);
@@ -193,7 +193,8 @@ TUTTI_DEVICE uint64_t signature_of(const Launch& launch, const DeviceStep& step)
   return step.signature ^ launch.lent.salt;
 }
 
-// Checks that the received message belongs to this rank's step; otherwise terminates the call.
+// Checks that the received message belongs to this rank's step; otherwise terminates this rank's
+// kernels.
 template <typename B>
 TUTTI_DEVICE void check_signature(B& block, const Port& port, uint64_t found, uint64_t expected) {
   if (found != expected) report_mismatch(block, port);
@@ -267,7 +268,7 @@ TUTTI_DEVICE void end_send(B& block, Port& port) {
   ++port.sent;
 }
 
-// Range of ports of a step's receives or sends: at most one, or all.
+// Ports on which a step receives or sends: none, one or all.
 struct Ports {
   uint32_t begin = 0;
   uint32_t end = 0;
@@ -348,7 +349,7 @@ TUTTI_DEVICE void exchange_signatures(B& block, const DeviceStep& step, const Tu
   }
 }
 
-// Fills the lines behind `bytes` of data.
+// Writes zeros with the message's flag into all lines behind the first `bytes` bytes of data.
 template <typename B>
 TUTTI_DEVICE void clean_rest(B& block, const Turn& turn, uint64_t bytes) {
   auto* const lines = reinterpret_cast<Line*>(turn.send_at + kLineBytes);

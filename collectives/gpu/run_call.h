@@ -24,9 +24,9 @@ TUTTI_DEVICE uint64_t elements_of(const Launch& launch, const Slice& slice, uint
   return rest < launch.slice_elements ? rest : launch.slice_elements;
 }
 
-// Returns true if the step's message is not sent because it has no data. Tokens are always sent. So
-// are messages of slice 0 if only the two ranks know a block's length, because the message tells
-// it.
+// Returns true if the step's message is not sent because it has no data. Tokens are always sent.
+// Messages of slice 0 are also always sent if each rank knows only its own blocks, because their
+// signature contains the block's length, which the receiver checks.
 TUTTI_DEVICE bool is_silent(const Launch& launch, const DeviceStep& step, const Slice& slice) {
   if (step.parts == 0 || (launch.private_blocks && slice.number == 0)) return false;
   for (uint32_t i = 0; i < step.parts; ++i) {
@@ -88,13 +88,13 @@ TUTTI_DEVICE Access access_of(const B& block, const Operand& operand, const Slic
       break;
     case Where::all_inputs:
     case Where::all_outputs:
-      return {};  // the step is in all_ranks.h
+      return {};  // add_all() accesses these buffers
   }
   base += operand.offset + shift;
   return {.at = base, .unit = unit_of(base), .widened = operand.widened, .scales = operand.scales};
 }
 
-// Processes all data of a step. Returns the bytes of the message that it sends.
+// Processes all data of a step. Returns the number of data bytes in the message that it sends.
 template <typename E, typename B>
 TUTTI_DEVICE uint64_t do_parts(B& block, const DeviceStep& step, const Slice& slice,
                                const Turn& turn) {

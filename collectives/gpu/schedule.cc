@@ -11,7 +11,7 @@ namespace tutti::gpu {
 
 namespace {
 
-// Messages in flight between any two ranks.
+// Counts the messages that are in flight and that have been read between any two ranks.
 class Connections {
  public:
   explicit Connections(uint32_t room) : room_(room) {}
@@ -32,7 +32,8 @@ class Connections {
   std::map<std::pair<int32_t, int32_t>, uint32_t> read_;
 };
 
-// Returns the order in which all ranks' queues let the steps begin.
+// Walks the queues of all ranks' plans together, and returns the order in which each rank's steps
+// begin.
 std::vector<Actions> orders(std::span<const Plan> plans, uint32_t room) {
   std::vector<Actions> orders(plans.size());
   Connections connections(room);
@@ -81,7 +82,7 @@ Actions with_forwarding(const Program& program, const Actions& order) {
   return actions;
 }
 
-// Walks one rank's actions in order.
+// Walks all ranks' actions, those of each rank in the given order.
 class InOrder {
  public:
   InOrder(std::span<const Plan> plans, std::span<const Actions> actions, uint32_t room)
@@ -147,7 +148,7 @@ class InOrder {
   std::span<const Plan> plans_;
   std::span<const Actions> actions_;
   std::vector<size_t> next_;
-  std::vector<std::map<int32_t, Loan>> lent_;  // by rank, then by number
+  std::vector<std::map<int32_t, Loan>> lent_;  // by rank, then by index of the loan
   Connections connections_;
 };
 

@@ -1,4 +1,4 @@
-// The order in which the threads of a block run the steps of a program, and steps fused into one.
+// Computes the order in which the threads of a block run the steps of a program, and fuses steps.
 //
 // The queues of a plan progress independently (program/queue_walk.h), but a block of threads runs
 // one step after another. So the plans of all ranks are walked here once, with the same room for
@@ -22,11 +22,11 @@ namespace tutti::gpu {
 
 struct Action {
   int32_t step = 0;
-  int32_t sends_to = -1;     // send: one of its peers
+  int32_t sends_to = -1;     // send: the peer that receives it
   int32_t forwards = -1;     // receive: step that forwards its result; -1: none
   int32_t forwards_to = -1;  // receive: peer that this step sends to
   // Used if messages are lent (lending.h):
-  int32_t lend = -1;             // number of the loan that it sends, among the rank's loans
+  int32_t lend = -1;             // index of the loan that it sends, among the rank's loans
   int32_t lender_step = -1;      // receive: the lender's step, which locates the data
   int32_t lender = -1;           // receive: the lender
   std::vector<int32_t> awaited;  // loans of this rank in memory that the action overwrites
@@ -34,7 +34,7 @@ struct Action {
   bool from_all = false;   // combines all ranks' inputs, at the location of the lender's loan
   bool to_all = false;     // writes all ranks' outputs, and notifies all other ranks
   bool by_switch = false;  // the switch may compute the sum: no other rank computes the same sum
-  bool given = false;      // receive of data that the sender has written in place
+  bool given = false;      // receive: the sender has written the data in place
 
   bool operator==(const Action&) const = default;
 
@@ -50,7 +50,8 @@ using Actions = std::vector<Action>;  // the actions of one rank, in order
 // capacity of a connection in messages.
 std::vector<Actions> schedule(std::span<const Plan> plans, uint32_t room);
 
-// Returns true if all ranks terminate in this order. `room`: capacity of a connection in messages.
+// Returns true if all ranks terminate when each runs its `actions` in order. `room`: capacity of a
+// connection in messages.
 bool ends(std::span<const Plan> plans, std::span<const Actions> actions, uint32_t room);
 
 }  // namespace tutti::gpu

@@ -21,14 +21,15 @@ std::vector<Window::Description> exchanged(const Window::Description& mine,
   return all;
 }
 
-// Returns the stride of a buffer of one block that is the rank's own block of the other buffer.
+// Returns the size of a block if the one-block buffer `one` is this rank's own block of the buffer
+// `blocks`, otherwise 0.
 uint64_t stride_of(const ConstBuffer& one, const void* blocks, size_t block_bytes, int rank) {
   const auto* const own =
       static_cast<const std::byte*>(blocks) + block_bytes * static_cast<size_t>(rank);
   return one.data == own ? block_bytes : 0;
 }
 
-// Returns true if two ranks share a GPU, because a GPU can join a multicast object only once.
+// Returns true if two ranks share a GPU. (A GPU can join a multicast object only once.)
 bool share_a_gpu(std::span<const Window::Description> all) {
   for (size_t i = 0; i < all.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
@@ -85,7 +86,7 @@ void Window::reach(std::span<const Description> all) {
   cuda::synchronize(stream.handle());
 }
 
-// Creates the multicast objects in the order of multicast.h. If whole allocations are bound, the
+// Creates the multicast objects in the order of multicast.h. Whole allocations are bound, so the
 // window must be at the same offset in each of them.
 void Window::make_multicast(std::span<const Description> all, const Exchange& exchange) {
   const auto fits = [&](const Description& description) {

@@ -20,7 +20,7 @@
 
 namespace tutti::gpu {
 
-// A window on one rank. Its parts are created one after another, by all ranks together
+// A window on one rank. After construction, all ranks together call reach() and make_multicast()
 // (Windows::add).
 class Window {
  public:
@@ -32,12 +32,12 @@ class Window {
     bool can_be_multicast = false;
   };
   Description description() const;
-  // Maps the other ranks' memory. `all` has what description() returned on each rank. Throws if
-  // this rank cannot access another rank's memory.
+  // Maps the other ranks' memory. `all[r]`: description() of rank r. Throws if this rank cannot
+  // access another rank's memory.
   void reach(std::span<const Description> all);
 
-  // Creates multicast addresses, if `all` support them. Each address stands for the memory of all
-  // ranks. Collective.
+  // Creates the multicast address, which stands for the windows of all ranks, if the GPUs and the
+  // memory of all ranks support it. Collective.
   void make_multicast(std::span<const Description> all, const Exchange& exchange);
 
   // Returns the start of rank `peer`'s window as mapped by this rank.
@@ -71,11 +71,11 @@ class Windows {
   // Adds a window and returns its number, for remove(). Collective, with equally many bytes on each
   // rank. Throws on all ranks if one cannot share its memory or access another's.
   uint64_t add(void* data, size_t bytes, const Exchange& exchange);
-  // Removes a window, which no call may be using.
+  // Removes a window. No call may be using it.
   void remove(uint64_t number);
 
-  // Returns the call's buffers if they are in windows. The result is equal on all ranks if they
-  // follow the rules of windows.
+  // Returns the call's buffers if they are in windows, and nullopt otherwise. The result is equal
+  // on all ranks if the program follows the rules of Communicator::register_window().
   std::optional<LentBuffers> find(const Request& request) const;
   // Returns rank `peer`'s memory that corresponds to `data` in this rank's window; null if `data`
   // is in no window.

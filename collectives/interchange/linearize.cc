@@ -155,7 +155,7 @@ class Linearizer {
     return true;
   }
 
-  // Wakes the sender that waits for this receiver, which has reached its step.
+  // Wakes the sender that waits for this threadblock, which has now reached its receive.
   void wake_sender(const Threadblock& tb, StepOrder effort) {
     if (effort == StepOrder::none && tb.sender >= 0 && can_send(threadblocks_[tb.sender])) {
       wake(tb.sender);

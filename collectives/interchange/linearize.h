@@ -1,11 +1,11 @@
-// Converts MSCCL's many queues to programs.
+// Converts MSCCL algorithms, in which a gpu has many queues, to programs.
 //
 // A gpu's threadblocks run side by side, with one queue per channel and peer. A program has one
 // list of steps and one queue per peer. So all gpus are executed symbolically here, with at most
 // one message in flight between two gpus in each direction. Each rank's steps are recorded in the
-// order in which they ran, because that order also works for programs. A message is sent when its
-// receiver can take it at once. If nothing can progress that way, a message is sent earlier. If
-// that does not help either, a message is received into scratch until its turn.
+// order in which they ran, because the program makes progress in that order too. A message is sent
+// when its receiver can take it at once. If nothing can progress that way, a message is sent
+// earlier. If that does not help either, a message is received into scratch until its turn.
 #pragma once
 
 #include <cstdint>

@@ -156,7 +156,7 @@ class Reader {
     const int32_t inputs = number(node, "i_chunks", 0, result_.input_chunks);
     const int32_t outputs = number(node, "o_chunks", 0, result_.output_chunks);
     gpu.scratch_chunks = number(node, "s_chunks", 0, kMostChunks);
-    // In-place files may omit one of the two.
+    // Files for in-place calls may omit i_chunks or o_chunks.
     limits_ = {inputs > 0 ? inputs : result_.input_chunks,
                outputs > 0 ? outputs : result_.output_chunks, gpu.scratch_chunks};
     take_from_budget(gpu.scratch_chunks);
@@ -285,7 +285,8 @@ class Reader {
                tb.channel, " already"));
   }
 
-  // Checks that the k-th message sent on a channel is received as the k-th there.
+  // Checks that the k-th message sent on a channel is also the k-th received on it, with the same
+  // count.
   void check_messages() {
     std::map<Queue, End> senders;
     std::map<Queue, End> receivers;

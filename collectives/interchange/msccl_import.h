@@ -29,10 +29,11 @@ Imported read_msccl(std::string_view xml, const std::string& file);
 Imported read_found_rings(std::string_view json, const std::string& file);
 
 // Imports the algorithm in a file and adds it to the catalogue. The algorithm supports only the
-// number of ranks that the file states. A file is read once, and again after its contents have
-// changed. Throws as the readers do, and Error(system) if the file cannot be read. Thread-safe.
+// number of ranks that the file states. A file is imported once, and again after its contents have
+// changed. Throws what read_msccl() and read_found_rings() throw, and Error(system) if the file
+// cannot be read. Thread-safe.
 const Algorithm& import_algorithm(const std::string& path);
-// Imports a text with the contents of such a file, in the same way.
+// Does the same as import_algorithm(path) for a file whose contents are `text`.
 const Algorithm& import_text(const std::string& text, const std::string& path);
 
 // The algorithms named by TUTTI_ALGORITHM_FILES, which `auto` may choose besides the built-in ones.

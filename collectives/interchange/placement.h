@@ -3,8 +3,8 @@
 // A gpu of the file has cells: its input, output and scratch chunks (input and output are the same
 // cells if the file works in place), and one cell for each value inside a fused step. A program
 // never writes its input, and the chunks that it stores in one location have one size class. So a
-// cell is read from the program's input until its first write. After that it is in the output or,
-// if the output has no such chunk or none of the content's size class, in scratch.
+// cell is read from the program's input until its first write. After that it is in the output. If
+// the output has no such chunk, or has it in another size class, the cell is in scratch.
 #pragma once
 
 #include <cstdint>
@@ -30,15 +30,16 @@ class Placement {
  public:
   Placement(const MscclAlgorithm& algorithm, int32_t gpu);
 
-  // Buffer letter of values inside fused steps, which are numbered arbitrarily.
+  // Additional buffer, besides MSCCL's i, o and s, for values inside fused steps (the sum that rrs
+  // sends on). Each value has the next free index.
   static constexpr char kPassing = 'p';
 
   // Returns the locations of the chunks' contents. Throws Refusal that names the first empty chunk.
   std::vector<PlacedChunk> read(const MscclRange& range);
   // Returns the chunks to which contents of these size classes must be written. If an in-place call
   // would overwrite inputs that are still to be read, it first appends a step that copies them to
-  // scratch. `kept`: the chunks that the step itself copies, if any; a chunk copied onto itself
-  // loses nothing.
+  // scratch. `kept`: the sources of a copy, null for other steps; a chunk that is copied onto
+  // itself is not lost.
   std::vector<PlacedChunk> write(const MscclRange& range, const std::vector<int32_t>& size_classes,
                                  const std::vector<PlacedChunk>* kept, std::vector<Step>& steps);
   // Announces a future read; read() consumes the announcement.
@@ -64,13 +65,15 @@ class Placement {
   using Key = std::pair<char, int32_t>;
 
   Key key(char buffer, int32_t index) const;
-  // Returns a number of the chunk that is the same for chunks which alias each other in place.
+  // Returns the location of a chunk. It is equal for chunks that alias each other in an in-place
+  // call.
   int32_t place_of(Space space, int32_t chunk) const;
   // Returns the output chunk that a cell represents, or -1.
   int32_t output_of(const Key& key) const;
   PlacedChunk home(const Key& key, int32_t size_class);
   PlacedChunk new_scratch(int32_t size_class);
-  // Returns the unread input that aliases this output chunk in place, or null.
+  // Returns the input cell that aliases this output chunk in an in-place call. Returns null if
+  // there is none, or if its content is no longer in the input.
   Cell* input_under(int32_t output_chunk);
   const Cell* input_under(int32_t output_chunk) const;
 

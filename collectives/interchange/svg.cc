@@ -25,8 +25,8 @@ constexpr const char* kPale = "#bbbbbb";
 using svg::escaped;
 using svg::fixed;
 
-// Returns the number of a part of the data: chunks of one size class hold the same part, except in
-// all_to_all.
+// Returns the index of the part of the data that a chunk holds. Chunks of one size class hold the
+// same part, except in all_to_all.
 int32_t part(const Plan& plan, Space space, int32_t chunk) {
   if (plan.collective == Collective::all_to_all) return chunk;
   return size_class(plan.collective, plan.program, plan.shape, space, chunk);
@@ -119,7 +119,8 @@ class Drawing {
           << "\" fill=\"" << colour << "\"/>\n";
   }
 
-  // Draws a local operation: a disc with a plus for a reduction, an open disc for a copy.
+  // Draws the mark of a step: a square for a local step, otherwise a circle; filled and with a plus
+  // if the step reduces, otherwise white.
   static void mark(std::ostream& out, double x, double y, std::string_view colour, bool reduces,
                    bool local) {
     const std::string_view fill = reduces ? colour : "white";

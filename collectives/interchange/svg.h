@@ -21,7 +21,7 @@ struct Figures {
 Figures figures(std::span<const Plan> plans, const Timing& timing);
 
 // Returns a label for the parts of the data in a range list: "0-3,8", or "i3" and the like if
-// chunks with the same number hold different data (all_to_all). Long lists are truncated.
+// chunks with the same index hold different data (all_to_all). Long lists are truncated.
 std::string parts(const Plan& plan, const RangeList& ranges);
 
 // Returns a complete SVG document. `subtitle`: lines below the title.

@@ -20,7 +20,7 @@ struct Action {
   MscclRange src;
   MscclRange src2;
   MscclRange dst;
-  int32_t step = 0;  // step number in the threadblock
+  int32_t step = 0;  // index of the step in the threadblock
 };
 
 inline bool receives(const Action& action) { return receives(action.kind); }
@@ -34,7 +34,7 @@ struct Threadblock {
   int32_t sender = -1;             // threadblock that sends what this one receives
   std::vector<int32_t> followers;  // threadblocks with steps that wait for this one
   bool awake = false;
-  // Messages that arrived before their turn, and their locations.
+  // Locations of messages that were received before their turn.
   std::deque<MscclRange> early;
 
   const Action* head() const { return next < actions.size() ? &actions[next] : nullptr; }

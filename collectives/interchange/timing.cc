@@ -14,8 +14,8 @@ struct Rounds {
   std::vector<int32_t> ended;
 };
 
-// Returns the rounds. A step begins when the last of its predecessors has ended. Sends take one
-// round, all other steps none.
+// Returns the rounds. A step begins when the last of its predecessors has ended. A send takes one
+// round, and all other steps take no time.
 Rounds rounds_of(const StepGraph& graph, std::span<const Plan> plans) {
   std::vector<int32_t> lengths;
   for (const Plan& plan : plans) {

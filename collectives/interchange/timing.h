@@ -14,18 +14,17 @@ namespace tutti {
 struct TimedMessage {
   int32_t from = 0;
   int32_t to = 0;
-  int32_t send_step = 0;  // step number at the sender
-  int32_t recv_step = 0;  // step number at the receiver
-  // Number of the round at whose start the message is sent. The message arrives at the end of that
-  // round.
+  int32_t send_step = 0;  // index of the sender's step
+  int32_t recv_step = 0;  // index of the receiver's step
+  // The round at whose start the message is sent. The message arrives at the end of that round.
   int32_t sent = 0;
-  int32_t taken = 0;  // number of the round at whose start the receiver has consumed it
+  int32_t taken = 0;  // round at whose start the receiver has consumed it
 };
 
 struct Timing {
   int32_t rounds = 0;
   std::vector<TimedMessage> messages;  // in the order in which they are sent
-  // By rank and step: number of rounds passed when it ends.
+  // ended[rank][step]: number of rounds that have passed when the step ends.
   std::vector<std::vector<int32_t>> ended;
 };
 

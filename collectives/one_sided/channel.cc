@@ -84,7 +84,7 @@ void Channel::send_added() {
 }
 
 void Channel::send_data(int rank, const Header& header, const void* data) {
-  const std::scoped_lock lock(data_mutex_);  // the next data message must be this request's
+  const std::scoped_lock lock(data_mutex_);  // the next data message must belong to this request
   send(rank, header);
   ranks_.send(as_const_buffer(data, header.bytes), rank, {.tag = kDataTag});
 }
@@ -183,8 +183,8 @@ void Channel::refuse_request(const std::string& how) {
               {.where = "one-sided call", .cause = "the ranks run different programs"});
 }
 
-// Checks a received request. Windows check requests before they send them, so a malformed one was
-// not sent by a window.
+// Checks a received request. A window checks requests before it sends them, so a malformed request
+// did not come from a window.
 void Channel::check_request(const Header& header) const {
   if (header.kind == Kind::signal) {
     if (header.offset >= kSignals) refuse_request(cat("names signal ", header.offset));

@@ -27,7 +27,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // accepted from `source`, which may be kAnySource. `part` outlives the channel.
   Channel(Communicator ranks, int source, std::shared_ptr<OwnPart> part);
 
-  // Waits until all ranks of the channel have called it.
+  // Waits until all ranks of the channel have called meet().
   void meet() { ranks_.barrier(); }
 
   // Sends a request. Blocks while too many messages are in flight.
@@ -55,7 +55,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // progress on it. Throws the channel's failure.
   Work current();
   // Waits for a request to be served, for at most `at_most`. A thread that waits repeatedly passes
-  // the same handle, which lets it find out which ranks are missing. Throws the channel's failure.
+  // the same handle, because the handle measures how long nothing has progressed. Throws the
+  // channel's failure.
   void wait_for_request(std::optional<Work>& handle, std::chrono::nanoseconds at_most);
   // Throws the channel's failure, if it has failed.
   void check() const { abort_->throw_if_raised(); }
@@ -84,7 +85,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
     return kFirstAnswerTag + static_cast<int>(tags_.fetch_add(1) % kTags);
   }
 
-  // The communicator is destroyed first, because messages in flight use the members above it.
+  // ranks_ is declared after these members, so that it is destroyed first, because messages in
+  // flight use them.
   const std::shared_ptr<OwnPart> part_;
   const int source_;
   Bytes request_;
@@ -94,7 +96,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::mutex added_mutex_;
   std::vector<Bytes> added_;  // by rank: the next message
   std::mutex sent_mutex_;
-  std::deque<Work> sent_;  // messages that this rank has sent latest
+  std::deque<Work> sent_;  // this rank's latest messages
   std::atomic<uint32_t> tags_{0};
   std::atomic<uint64_t> arrivals_{0};
   std::mutex data_mutex_;
@@ -105,7 +107,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Work current_;
   std::optional<Error> failure_;
   Communicator ranks_;
-  const AbortState* abort_;  // of ranks_
+  const AbortState* abort_;  // abort state of ranks_
 };
 
 }  // namespace tutti::one_sided

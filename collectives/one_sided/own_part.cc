@@ -43,8 +43,8 @@ OwnPart::OwnPart(std::span<std::byte> memory, SharedPart shared,
                  std::function<bool(int holder)> check)
     : memory_(memory), shared_(std::move(shared)), check_(std::move(check)) {}
 
-// Writes to the part. The lock excludes other threads of this process only: put() and get() are not
-// atomic between processes.
+// Writes to the part. The lock excludes only other threads of this process, because put() and get()
+// need not be atomic between processes.
 void OwnPart::write(uint64_t offset, const void* from, uint64_t bytes) {
   const std::scoped_lock lock(mutex_);
   std::memcpy(memory_.data() + offset, from, bytes);

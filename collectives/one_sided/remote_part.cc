@@ -16,10 +16,11 @@ namespace tutti::one_sided {
 
 namespace {
 
-// Network cards take a few microseconds, fabrics over sockets up to milliseconds.
-constexpr int kPolls = 200;  // without giving way to other processes
+// An access takes a few microseconds with network cards, and up to milliseconds with fabrics over
+// sockets.
+constexpr int kPolls = 200;  // polls before the first yield to other processes
 constexpr int kPollsBeforeSleep = 2000;
-constexpr int kPollsPerLook = 64;  // for failures
+constexpr int kPollsPerLook = 64;  // polls between two checks for failures
 // Time for the control channel to report a death that the fabric noticed first.
 constexpr std::chrono::seconds kTimeToTell{2};
 

@@ -16,14 +16,14 @@
 
 namespace tutti::one_sided {
 
-// Thread-safe: calls of several threads at a time have no order.
+// Thread-safe. Concurrent calls of several threads take effect in any order.
 class RemotePart {
  public:
   // Makes progress on all calls of the job, sleeping for up to a millisecond if `sleeps`. Throws
   // the failure of the path to the owner.
   using Progress = std::function<void(bool sleeps)>;
 
-  // `rank`: the owner, for messages.
+  // `rank`: the owner's rank, for error texts.
   RemotePart(std::unique_ptr<RemoteMemory> memory, int rank, Progress progress);
 
   // Blocks until `from` may be reused.
@@ -33,12 +33,12 @@ class RemotePart {
   // Blocks until all puts are visible in the owner's memory.
   void flush();
 
-  // The number of messages sent to the owner; count_message() follows each.
+  // Returns the number of messages sent to the owner. The caller calls count_message() after each.
   uint64_t messages() const { return messages_.load(std::memory_order_acquire); }
   void count_message() { messages_.fetch_add(1, std::memory_order_release); }
-  // Records that the owner has served the first `messages`.
+  // Records that the owner has served the first `messages` messages.
   void set_served(uint64_t messages);
-  // True if an access would be in order.
+  // Returns true if an access would be in order, because the owner has served all messages.
   bool may_access() const { return served_.load(std::memory_order_acquire) == messages(); }
 
  private:

@@ -17,7 +17,7 @@ inline constexpr uint64_t kMessage = kSegment + (4 << 10);
 
 enum class Kind : uint8_t {
   put,       // payload in the message
-  put_data,  // payload in the source's next message with kDataTag; a message ends with this request
+  put_data,  // payload in the source's next message with kDataTag; this request ends its message
   get,       // answered with the data
   accumulate,  // payload in the message
   swap,        // answered with the old value
@@ -32,14 +32,14 @@ struct Header {
   ReduceOp op = ReduceOp::sum;
   uint8_t unused = 0;
   int32_t reply_tag = 0;
-  uint64_t offset = 0;  // of a signal: its slot
-  uint64_t bytes = 0;   // of a signal: its count
+  uint64_t offset = 0;  // in the part; signal: the slot
+  uint64_t bytes = 0;   // length of the data; signal: the count
   uint64_t expected = 0;
   uint64_t desired = 0;
 };
 static_assert(sizeof(Header) == 40);
 
-// Tags of messages. Answers have all other tags in turn.
+// Tags of messages. Answers use all other tags in turn.
 inline constexpr int kRequestTag = 0;
 inline constexpr int kDataTag = 1;
 inline constexpr int kFirstAnswerTag = 2;

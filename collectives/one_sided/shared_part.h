@@ -1,5 +1,5 @@
-// A rank's part of a window as the ranks of its host see it: the memory and, beside it in shared
-// memory, the control words by which they synchronise.
+// A rank's part of a window as the ranks of its host access it: the memory, and control words in
+// shared memory by which these ranks synchronise.
 //
 //   control   | lock, closed | signals | entry of rank 0 | entry of rank 1 | ...
 //   data      | the part ...
@@ -36,7 +36,7 @@ struct PartControl {
   alignas(64) std::array<std::atomic<uint64_t>, kSignals> signals;
   struct alignas(64) Entry {
     std::atomic<uint32_t> of_first;   // set while the rank's first thread is inside
-    std::atomic<uint32_t> of_others;  // number of its other threads inside
+    std::atomic<uint32_t> of_others;  // number of the rank's other threads inside
   };
 
   Entry& entry(int rank) { return reinterpret_cast<Entry*>(this + 1)[rank]; }
@@ -57,7 +57,7 @@ struct PartPlace {
   bool is_shared() const { return data != kNone && control != kNone; }
 };
 
-// A view of a rank's part, its own or another rank's.
+// A rank's view of a part, which is its own or another rank's.
 class SharedPart {
  public:
   SharedPart() = default;  // makes a view that is not shared
@@ -79,8 +79,8 @@ class SharedPart {
     PartControl::Entry& entry = *entry_;
     const bool is_first = is_first_thread();
     if (is_first) {
-      // The two stores are separate: of an order that is not constant the compiler takes the
-      // strongest.
+      // There are two stores because the compiler uses the strongest memory order if the order is
+      // not a constant.
       if (light_fences_) [[likely]] {
         entry.of_first.store(1, std::memory_order_relaxed);
       } else {

@@ -30,7 +30,7 @@ namespace {
   throw Error(ErrorCode::invalid_argument, what, {.where = "one-sided call", .remedy = remedy});
 }
 
-// The functions that refuse are apart from the checks, so that the checks are inlined.
+// These functions are separate from the checks so that the checks are inlined.
 [[noreturn, gnu::noinline]] void refuse_dtype() {
   refuse("the buffer has no known dtype", "use a value of DType");
 }
@@ -193,7 +193,7 @@ void Window::accumulate(ConstBuffer from, int rank, uint64_t offset, ReduceOp op
   }
 }
 
-// Combines at most kSegment bytes: other accumulate calls see all of the segment's update or none.
+// Combines at most kSegment bytes, atomically with respect to other accumulate calls.
 void Window::accumulate_segment(State& s, int rank, const Header& header, const void* data) {
   const State::Link& to = s.link(rank);
   if (to.part) {

@@ -31,10 +31,10 @@
 //
 // Errors: a failure of the window's communicator (a dead rank: Error(rank_died)) fails every call
 // on the window and stops its service. With Members::may_die only calls to the dead rank fail, with
-// an error that names it. Once an owner has ended its part, calls to that part fail; those by
-// remote memory access may succeed without effect until the owner has left the job, which keeps the
-// part's memory until then. Error(invalid_argument) is thrown for ranks, ranges, types and
-// operators that do not fit; nothing is sent then.
+// an error that names it. Once an owner has ended its part, calls to that part fail. put() and
+// get() by remote memory access may still succeed, without effect, until the owner leaves the job,
+// because the part's memory is kept until then. Calls with an invalid rank, range, type or operator
+// throw Error(invalid_argument) and send nothing.
 //
 // Threads: any thread may call; several may call concurrently.
 #pragma once
@@ -75,8 +75,8 @@ class Window {
   // the ranks of the host. Collective.
   static Window allocate(Communicator world, uint64_t bytes,
                          Members members = Members::end_together);
-  // Ends the window on this rank only: later calls of other ranks to it fail. Blocks until accesses
-  // inside its memory have ended.
+  // Ends the window on this rank only: later calls of other ranks to this rank's part fail. Blocks
+  // until accesses inside its memory have ended.
   ~Window();
   Window(Window&&) noexcept;
   Window& operator=(Window&&) noexcept;
@@ -92,7 +92,8 @@ class Window {
   std::span<std::byte> mapped(int rank) const;
   // RAII lock: while it lives, no other thread of any rank combines or swaps in the rank's part. It
   // is for updates of mapped() memory, whose owner must not end the window meanwhile. Throws
-  // Error(unsupported) if that memory is not mapped, and for dead ranks the errors of accumulate().
+  // Error(unsupported) if that memory is not mapped. For a dead rank it throws what accumulate()
+  // throws.
   class Exclusion {
    public:
     Exclusion(Window& window, int rank);
@@ -104,7 +105,7 @@ class Window {
     const one_sided::SharedPart& part_;
   };
 
-  // Writes `from` to byte offset `offset` of the part of `rank`. It returns once `from` may be
+  // Writes `from` to byte offset `offset` of the part of `rank`. Returns once `from` may be
   // overwritten.
   void put(ConstBuffer from, int rank, uint64_t offset);
   // Reads from byte offset `offset` of the part of `rank`; blocks until the data have arrived.
@@ -126,7 +127,8 @@ class Window {
   void flush(int rank);
   // Flushes the requests to all surviving ranks.
   void flush_all();
-  // Flushes the requests to all ranks, then waits for all. Collective among the surviving ranks.
+  // Flushes the requests to all ranks, then waits until all surviving ranks have done so.
+  // Collective among them.
   void fence();
   // Runs a fence, then ends the window on all ranks. Collective.
   void free();

@@ -27,7 +27,7 @@ namespace {
 
 // Grace period for accesses in progress when the window failed.
 constexpr std::chrono::seconds kPatience{2};
-// Time spent on one channel before the other channels are checked.
+// Maximum time of one wait on a channel.
 constexpr std::chrono::milliseconds kTurn{1};
 constexpr std::chrono::milliseconds kLookAgain{50};
 
@@ -82,8 +82,8 @@ void Window::State::share(Communicator& world, std::span<std::byte> memory) {
       [this](int holder) { return has_died(holder); });
 }
 
-// Opens one channel for all ranks, or one per other rank. Two ranks at a time create such a
-// channel; all ranks follow the same order of pairs.
+// Opens one channel for all ranks, or one per other rank. A channel of two ranks is created by
+// these two ranks, and each rank creates its channels in rank order of the peers.
 void Window::State::open_channels(Communicator& world, Members members) {
   const auto add = [this](Communicator ranks, int source) {
     channels_.push_back(std::make_shared<Channel>(std::move(ranks), source, own_));
@@ -107,8 +107,9 @@ void Window::State::open_channels(Communicator& world, Members members) {
   for (const std::shared_ptr<Channel>& channel : channels_) channel->serve();
 }
 
-// The ranks exchange the keys of memory that fabrics may access. Only memory that the window owns
-// is exposed: if it ends on this rank alone, its memory must outlive accesses in flight.
+// Exchanges the keys of memory that fabrics may access. Only memory that the window owns is
+// exposed, because if the window ends on this rank alone, the memory must outlive accesses in
+// flight.
 void Window::State::expose(Communicator& world) {
   Paths* const paths = internal::paths_of(world);
   if (paths == nullptr || paths->far() == PathClass::tcp) return;
@@ -151,8 +152,8 @@ Window::State::~State() {
 }
 
 void Window::State::shut_down() {
-  // Dead ranks are not waited for. (With end_together one death fails all channels, and it is not
-  // known which rank died, so the time limit applies to every rank.)
+  // Dead ranks are waited for only until a time limit. (With end_together one death fails all
+  // channels, and it is not known which rank died, so the time limit applies to every rank.)
   std::vector<bool> dead;
   for (const Link& to : links_) dead.push_back(to.channel != nullptr && to.channel->failed());
   for (const std::shared_ptr<Channel>& channel : channels_) {
@@ -223,7 +224,7 @@ void Window::State::send_added() {
   }
 }
 
-// Waits on one channel, which progresses all calls of the job, and then checks the others.
+// Waits on the first channel that has not failed. The wait progresses all calls of the job.
 void Window::State::wait_for_requests(std::vector<std::optional<Work>>& handles) {
   // A single rank has no channels.
   if (channels_.empty()) return std::this_thread::sleep_for(kTurn);

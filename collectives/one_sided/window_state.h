@@ -37,13 +37,13 @@ class Window::State {
     if (!is_rank || offset > all || bytes > all - offset) refuse_range(rank, offset, bytes);
   }
 
-  // How this rank accesses a part: in place if `part` is shared, otherwise by `remote`, if the
-  // fabric has remote memory access, and by a channel.
+  // How this rank accesses a part: in place if `part` is shared, otherwise by messages on `channel`
+  // and, if the fabric has remote memory access, by `remote`.
   struct Link {
     uint64_t bytes = 0;
     one_sided::SharedPart part;
     std::shared_ptr<one_sided::Channel> channel;
-    int there = 0;  // the rank's number in the channel
+    int there = 0;  // index of the part's rank in the channel
     std::unique_ptr<one_sided::RemotePart> remote;
 
     // Returns true if an access by `remote` would be in order.
@@ -67,7 +67,7 @@ class Window::State {
     return rank == rank_ ? own_->shared() : link(rank).part;
   }
 
-  // RAII access to a shared part. Throws if its owner has died or ended it.
+  // RAII access to a shared part. Throws if the owner has died or has ended its part.
   class Inside {
    public:
     Inside(const State& state, int rank) : part_(state.link(rank).part) {
@@ -104,8 +104,7 @@ class Window::State {
     if (link(rank).channel->failed() || link(rank).part.is_closed()) refuse_access(rank);
   }
 
-  // Returns true if `holder` has died: the check of SharedPart::lock() while `holder` holds the
-  // lock.
+  // Returns true if `holder` has died. Passed to SharedPart::lock() as its check.
   bool has_died(int holder) const;
 
   // Serves other ranks' requests. This also works for an owner that only reads its memory in a
@@ -122,10 +121,10 @@ class Window::State {
   // Sends pending messages. It must be called before this rank waits, because other ranks' progress
   // may depend on them.
   void send_added();
-  // Waits a while until any request is served. Throws the window's failure on this rank. The caller
-  // passes the same `handles` to successive calls.
+  // Waits for a short time until any request is served. Throws the window's failure on this rank.
+  // The caller passes the same `handles` to successive calls.
   void wait_for_requests(std::vector<std::optional<Work>>& handles);
-  // Returns true for a dead rank, if the window continues without it.
+  // Returns true if `rank` is dead and the window continues without it.
   bool is_gone(int rank) const;
   bool continues() const { return !together_; }
   // Waits until all surviving ranks have called meet().
@@ -149,7 +148,7 @@ class Window::State {
   std::unique_ptr<ExposedMemory> exposed_;                     // null: no memory is exposed
   std::vector<Link> links_;                                    // links to the parts, by rank
   std::vector<std::shared_ptr<one_sided::Channel>> channels_;  // distinct channels of links_
-  const int64_t process_;                                      // a fork()ed child only has a copy
+  const int64_t process_;                                      // creator (a fork() copies it)
   bool together_ = true;
   bool reached_by_messages_ = false;
   std::atomic<uint32_t> calls_{0};

@@ -24,7 +24,7 @@ int64_t length_of(const Program& program) {
   return length;
 }
 
-// Returns the time of a rank's sends in sequence.
+// Returns the time that a rank's sends take one after another.
 double rough_time(const Program& program, const Shape& shape, double chunk_bytes,
                   Network& network) {
   double us = 0;
@@ -101,8 +101,8 @@ std::vector<SimulationCandidate> simulation_candidates(Collective collective, co
       candidate.rough_us = std::max(candidate.rough_us, rough_time(program, one, chunk, network));
     }
   }
-  // With many ranks most of the time depends on the length of paths through them, which one rank's
-  // sends do not show.
+  // With many ranks, the time depends mostly on how long the chains of messages across ranks are,
+  // which cannot be seen from one rank's sends.
   const int host = network.alike_group_size();
   const int few = (kFew + host - 1) / host * host;
   const bool extrapolates = shape.ranks >= kManyRanks && 4 * few <= shape.ranks;

@@ -14,7 +14,7 @@ inline constexpr int kManyRanks = 10'000;
 
 struct SimulationCandidate {
   const Algorithm* algorithm = nullptr;
-  std::string excluded;   // why it is excluded; empty for a candidate
+  std::string excluded;   // why the algorithm is excluded; empty for a candidate
   bool too_long = false;  // true: excluded because it is too long
   // Estimate without congestion, as if all ranks did what the busiest of a few sampled ranks does.
   // From kManyRanks ranks on, it is extrapolated from a simulation of fewer ranks.

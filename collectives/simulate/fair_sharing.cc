@@ -182,8 +182,8 @@ void FairSharing::fill_link(uint32_t number, double share) {
   }
 }
 
-// Adds flows that are no longer at their bottleneck, and flows that are faster than a member at the
-// member's bottleneck. Returns true if any were added.
+// Adds as members the flows that their bottleneck no longer limits, and flows that are faster than
+// a member on the member's bottleneck. Returns true if any were added.
 bool FairSharing::add_reached() {
   const size_t before = members_.size();
   const size_t links = touched_.size();
@@ -193,7 +193,7 @@ bool FairSharing::add_reached() {
 
 bool FairSharing::add_reached(Link& link, uint32_t number) {
   double slowest_here =
-      // Rate of the slowest member with its bottleneck here.
+      // Rate of the slowest member whose bottleneck is this link.
       std::numeric_limits<double>::infinity();
   for (const Place& place : link.flows) {
     const State& state = flows_[place.flow];

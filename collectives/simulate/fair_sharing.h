@@ -2,8 +2,9 @@
 // that is as slow or slower. So each flow has a bottleneck, a full link on which no flow is faster.
 // D. Bertsekas, R. Gallager: Data Networks, section 6.5.2.
 //
-// After flows begin or end, only the flows that the change can affect are recomputed: those with a
-// bottleneck on a link that the change filled or relieved, and so on from these.
+// After flows begin or end, only the flows that the change can affect are recomputed: first the
+// flows whose bottleneck is a link that the change filled or relieved, then the flows that these
+// affect, and so on.
 #pragma once
 
 #include <cstdint>

@@ -39,7 +39,7 @@ std::vector<std::pair<JointSchedule::Step, JointSchedule::Step>> JointSchedule::
     const Schedule& its, double bytes, std::span<const int32_t> members) {
   const auto rank_of = [&](int32_t member) { return members[static_cast<size_t>(member)]; };
   std::vector<std::pair<Step, Step>> ends;
-  // By walked member: difference between a step's number here and its number in `its`.
+  // One value per walked member: difference between a step's index here and its index in `its`.
   std::vector<Step> offsets;
   for (int32_t walked = 0; walked < its.walked(); ++walked) {
     const int32_t rank = rank_of(walked * its.alike);
@@ -72,8 +72,8 @@ std::vector<std::pair<JointSchedule::Step, JointSchedule::Step>> JointSchedule::
   return ends;
 }
 
-// Adds one rank's steps of a collective. Dependencies on steps of the same rank are added here,
-// dependencies on messages with the messages.
+// Adds one rank's steps of a collective. `waits` counts only dependencies on steps of the same rank
+// here; collective() counts the messages.
 void JointSchedule::add_program(const Schedule& its, int32_t walked, double chunk_bytes,
                                 int32_t rank) {
   for (Step step = its.first_step[walked]; step < its.first_step[walked + 1]; ++step) {

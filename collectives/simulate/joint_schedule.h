@@ -23,8 +23,9 @@ class JointSchedule {
   // A step of the rank that adds it. A step is identified together with its rank.
   using Step = int32_t;
 
-  // Starts an empty schedule. `alike` (which divides `ranks`) consecutive ranks are walked as one.
-  // In the functions below, ranks are the walked ones (0, alike, 2 alike, ...) unless noted.
+  // Starts an empty schedule. Each group of `alike` consecutive ranks is walked as one; `alike`
+  // divides `ranks`. The functions below take only the first rank of a group (0, alike, 2 * alike,
+  // ...) unless noted.
   explicit JointSchedule(int32_t ranks, Symmetry symmetry = Symmetry::none, int32_t alike = 1);
 
   // Adds a computation that occupies the rank's processor for `us` microseconds.
@@ -32,10 +33,11 @@ class JointSchedule {
   // Adds a message. Returns the sender's step and the receiver's step, which ends when the message
   // arrives.
   std::pair<Step, Step> message(int32_t from, int32_t to, double bytes);
-  // Adds a collective. `members` are its ranks 0, 1, ... (all of them, walked or not). The
-  // collective has this schedule's symmetry: ranks that are alike here are alike in the collective.
-  // Returns two steps for each walked member, in order: a step to place after its prerequisites,
-  // and a step that ends with its part; both take no time.
+  // Adds a collective. `members[i]` is the collective's rank i, for all its ranks, not only the
+  // walked ones. The collective has this schedule's symmetry: ranks that are alike here are alike
+  // in the collective. Returns two steps for each walked member, in order: a step to be ordered
+  // after the member's prerequisites, and a step that ends when the member's part of the collective
+  // ends. Both steps take no time.
   std::vector<std::pair<Step, Step>> collective(const Schedule& its, double bytes,
                                                 std::span<const int32_t> members);
   // Makes `later` begin after `earlier` has ended.

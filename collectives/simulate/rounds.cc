@@ -17,7 +17,8 @@ namespace {
 
 constexpr double kBytesOfGBps = 1e3;  // bytes per us at 1 GB/s
 
-// Distances to the peers of a rank's sends, and the number of chunks if it is equal in all of them.
+// Distances from a rank to the receivers of its messages, and the number of chunks per message if
+// it is equal in all of them.
 struct Sends {
   std::multiset<int> distances;
   int32_t chunks = 0;  // chunks per message; -1: they differ
@@ -80,12 +81,12 @@ void note_busiest(const Network& network, Arc arc, double bytes, SimulationResul
 
 void play_ring(const Rounds& rounds, Network& network, int ranks, SimulationResult& result) {
   Ways ways(network, ranks);
-  // By arc: number of messages per round.
+  // Number of messages per round over each arc.
   std::vector<double> load(static_cast<size_t>(network.graph().arcs()));
   for (int rank = 0; rank < ranks; ++rank) {
     for (const Arc arc : ways.to(rank, 1)) load[static_cast<size_t>(arc)] += ways.part();
   }
-  std::vector<double> hops;  // by rank: time of the hop to the next
+  std::vector<double> hops;  // by rank: time of the hop to the next rank
   double longest = 0;
   double busy = 0;
   Arc busiest = 0;
@@ -163,7 +164,7 @@ void play_everyone(const Rounds& rounds, Network& network, int ranks, Simulation
   }
   const double scale = static_cast<double>(rounds.count) / static_cast<double>(chosen.size());
   const bool has_all = static_cast<int64_t>(chosen.size()) == rounds.count;
-  std::map<LikeArcs, std::pair<double, int>> like;  // number of messages and of arcs
+  std::map<LikeArcs, std::pair<double, int>> like;  // number of messages, number of arcs
   for (Arc arc = 0; arc < network.graph().arcs(); ++arc) {
     auto& [messages, arcs] = like[likeness(network, arc)];
     messages += load[static_cast<size_t>(arc)];

@@ -5,8 +5,8 @@
 //                consecutive hops determines the time, or the load of the busiest link if that is
 //                slower
 //   all-to-all   each rank sends to all others at the same time. The load of the busiest links
-//                determines the time; on uniform networks a few distances between ranks stand for
-//                all
+//                determines the time; on uniform networks it is computed from a few distances
+//                between ranks
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Rounds {
   bool to_everyone = false;  // false: each rank sends to the next one
 };
 
-// Returns the rounds of such a program; nullopt for other programs. `bytes`: as
+// Returns the rounds of a ring or of a direct all-to-all; nullopt for other programs. `bytes`: as
 // SimulationOptions::bytes.
 std::optional<Rounds> rounds_of(const Algorithm& algorithm, const Shape& shape, double bytes);
 

@@ -31,8 +31,8 @@ class Builder {
           Schedule& schedule)
       : algorithm_(algorithm), shape_(shape), options_(options), schedule_(schedule) {}
 
-  // Checks the shorter of two ranks' programs before all are generated, because a root's may be
-  // much longer.
+  // Checks the length before all programs are generated. It is estimated from the shorter of two
+  // ranks' programs, because the root's program may be much longer than the others.
   void refuse_if_too_long() const {
     int64_t steps = std::numeric_limits<int64_t>::max();
     for (const int32_t rank : {0, shape_.ranks / 2}) {
@@ -83,9 +83,9 @@ class Builder {
          .remedy = "let Tutti choose the algorithm, or use fewer ranks"});
   }
 
-  // Returns the sender of a message as rank 0 of the receiver's host sees it. If ranks are walked
-  // as one, a message to another rank of a host stands for a message to rank 0, from a rank shifted
-  // back by the same amount.
+  // Returns the sender of the corresponding message to rank 0 of the receiver's host. If ranks are
+  // walked as one, a message to rank i of a host represents a message to rank 0 whose sender is
+  // shifted back by i.
   int32_t seen_from_first(const StepGraph::Message& message) const {
     const int32_t size = schedule_.alike;
     const int32_t shift = message.to % size;
@@ -112,8 +112,8 @@ int32_t shifted(int32_t rank, int32_t by, int32_t size, Symmetry symmetry) {
   return rank;
 }
 
-// Returns true if `other` is the shifted program of the host's first rank. The order of independent
-// dependencies and the numbers of chunks are ignored.
+// Returns true if `other` is the plan `first` of the host's first rank with all peers shifted.
+// Equal numbers of chunks are required, but not the same chunks.
 bool is_image(const Plan& first, const Plan& other, int32_t by, int32_t size, Symmetry symmetry) {
   const std::vector<Step>& a = first.program.steps;
   const std::vector<Step>& b = other.program.steps;

@@ -1,10 +1,9 @@
 // The steps of all ranks (program/step_graph.h) and the amount that each sends, in chunks, so that
 // one schedule serves all sizes.
 //
-// Ranks that do the same at the same time may be walked as one. Suppose that hosts are alike, and
-// that on each host rank i does what rank 0 does with all partners shifted by i. Then the schedule
-// has only rank 0 of each host, and each message in it represents one message of every rank of the
-// host.
+// Ranks that behave alike may be walked as one. Suppose that hosts are alike, and that on each host
+// rank i does what rank 0 does with all partners shifted by i. Then the schedule has only rank 0 of
+// each host, and each message in it represents one message of every rank of the host.
 #pragma once
 
 #include <cstdint>
@@ -17,25 +16,27 @@
 
 namespace tutti {
 
-// How the partners of rank i are shifted: to (position + i) mod size, or to position xor i.
+// Defines how the partners of a host's rank i follow from the partners of its rank 0, for n ranks
+// per host. A partner with index q in its host becomes the rank of the same host with index (q + i)
+// mod n (rotation) or q xor i (exclusive_or). none: the ranks are not alike.
 enum class Symmetry : uint8_t { none, rotation, exclusive_or };
 
-// A schedule. It has the plans of the walked ranks: rank 0's, then rank `alike`'s, and so on.
+// A schedule. It has the plans of the walked ranks 0, alike, 2 * alike, ..., in this order.
 struct Schedule : StepGraph {
   int32_t ranks = 0;
   Symmetry symmetry = Symmetry::none;
-  int32_t alike = 1;            // number of ranks walked as one: all of a host
+  int32_t alike = 1;            // number of ranks walked as one (all ranks of a host)
   std::vector<StepKind> kinds;  // by step
   std::vector<int32_t> chunks;  // by step: number of chunks sent, received or computed
-  // Only in a schedule composed of several (joint_schedule.h): bytes by step, which replace chunks,
-  // and additional processor time by step.
+  // Only in a joint schedule (joint_schedule.h): the bytes of each step, which replace `chunks`,
+  // and the additional processor time of each step.
   std::vector<double> bytes;
   std::vector<double> compute_us;
-  int32_t buffer_chunks = 1;  // size of the larger of the two buffers
+  int32_t buffer_chunks = 1;  // size in chunks of the larger of the two buffers
 
   int32_t rank_of(int32_t step) const;
   int64_t messages_in_all() const { return static_cast<int64_t>(messages.size()) * alike; }
-  // Returns rank i of the ranks that a walked rank stands for.
+  // Returns rank i of the ranks that a walked rank represents.
   int32_t image(int32_t rank, int32_t i) const;
 };
 

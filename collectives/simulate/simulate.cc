@@ -26,19 +26,19 @@ struct Event {
   enum class Kind : uint8_t { rank_begins, step_ends, message_goes, flow_ends, message_comes };
   double time;
   Kind kind;
-  int32_t which;        // number of the rank, step, message or flow
-  uint32_t turn = 0;    // slice; for a flow: number of its prediction
-  uint64_t number = 0;  // number of the event; simultaneous events keep their order
+  int32_t which;        // index of the rank, step, message or flow
+  uint32_t turn = 0;    // slice; flow_ends: Transfer::prediction at that time
+  uint64_t number = 0;  // simultaneous events keep the order of this number
 
   bool operator>(const Event& other) const {
     return time != other.time ? time > other.time : number > other.number;
   }
 };
 
-// A message in flight. Flows are numbered by FairSharing.
+// A message in flight. transfers_ is indexed by the flows of FairSharing.
 struct Transfer {
   int32_t message = 0;
-  int32_t sender = 0;  // number of the sending step
+  int32_t sender = 0;  // index of the sending step
   uint32_t turn = 0;
   uint32_t prediction = 0;
   double left = 0;  // bytes that are left
@@ -132,7 +132,7 @@ class Simulation {
     events_.push({time, kind, which, turn, next_event_++});
   }
 
-  // Begins the ranks, except those that failed.
+  // Begins all ranks. A straggler begins after its delay, and a failed rank never begins.
   void begin_ranks() {
     const auto is_late = [&](int32_t rank) {
       return std::ranges::count(o_.failed_ranks, rank) > 0 ||
@@ -209,7 +209,8 @@ class Simulation {
     end_after(work, step, slice, now);
   }
 
-  // Returns the end of work on a rank's processor, which begins when the processor is free.
+  // Adds work to a rank's processor, which begins when the processor is free. Returns the end of
+  // the work.
   double after_work(double work, int32_t step, double now) {
     if (work == 0) return now;
     double& free = processor_free_[s_.rank_of(step) / s_.alike];
@@ -255,7 +256,7 @@ class Simulation {
     if (!queue.empty()) begin_flow(queue.front().first, queue.front().second, now);
   }
 
-  // Finds all paths of the messages that this one stands for. Returns the number of paths over
+  // Finds all paths of the messages that this message represents. Returns the number of paths over
   // which each message is split, and the latency of the slowest path.
   Spread find_ways(const Schedule::Message& message) {
     arcs_.clear();
@@ -343,7 +344,7 @@ class Simulation {
     for (Arc arc = 0; arc < network_.graph().arcs(); ++arc) {
       const double part =
           traffic_[static_cast<size_t>(arc)] / (network_.GBps(arc) * kBytesPerUs * result_.time_us);
-      // False for NaN, which results if the time is 0.
+      // The comparison is false for NaN, which results if the time is 0.
       if (!(part > result_.busiest_part)) continue;
       result_.busiest_part = part;
       result_.busiest = arc;
@@ -372,11 +373,12 @@ class Simulation {
   uint64_t next_event_ = 0;
   std::vector<std::pair<int32_t, uint32_t>> ready_;  // steps that are ready, with their slices
   std::vector<int32_t> waits_;                       // by slice, then step; -1: done
-  std::vector<int32_t> sends_left_;  // by slice, then step: number of its sends that are left
+  std::vector<int32_t> sends_left_;  // by slice, then step: number of messages to send
   std::vector<int32_t> sender_;      // by message: the step that sends it
-  // By connection: waiting messages, with their slices.
+  // One queue per connection: messages with their slices. The first one is in flight, the others
+  // wait.
   std::vector<std::deque<std::pair<int32_t, uint32_t>>> queues_;
-  std::vector<double> processor_free_;  // by rank that is walked
+  std::vector<double> processor_free_;  // by walked rank
   std::vector<double> ends_;
   std::vector<Transfer> transfers_;  // transfers by flow
   std::vector<double> traffic_;      // bytes by arc

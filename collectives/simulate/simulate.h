@@ -1,14 +1,14 @@
 // Simulates a collective on a network that need not exist: its programs are executed in virtual
 // time.
 //
-//   rank 0  [send c0 ═══════]            a message takes its path's latency plus its bytes over
-//                 ╲  latency  ╲          its rate among the flows of that moment: links are
-//   rank 1         [recv c0 ══]→ next    shared max-min fairly (fair_sharing.h)
+//   rank 0  [send c0 ═══════]            a message takes its path's latency plus bytes / rate;
+//                 ╲  latency  ╲          the messages in flight share the links max-min fairly
+//   rank 1         [recv c0 ══]→ next    (fair_sharing.h)
 //
 // Messages from one rank to another are sent one after another; messages to different ranks
 // overlap. Processors take no time unless options say so, so on an idle network the formulas of the
-// literature hold: a message of n bytes takes alpha + n * beta. All chunks of a buffer are equally
-// long, to fractions of a byte. Receivers have unlimited buffers.
+// literature hold: a message of n bytes takes alpha + n * beta. All chunks of a buffer have equal
+// length, which may be a fraction of a byte. Receivers have unlimited buffers.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@
 namespace tutti {
 
 struct SimulationOptions {
-  // Not used by a schedule with bytes of its own:
+  // A joint schedule ignores `bytes` and `slices`, because it has the bytes of each step.
   double bytes = 0;    // buffer size; size of all blocks if there are blocks
   int32_t slices = 1;  // pieces of each chunk, which are pipelined
   // True if messages take no time. The result is then the time of computation, and of waiting for
@@ -42,14 +42,14 @@ struct SimulationOptions {
   // stops.
   double give_up_us = std::numeric_limits<double>::infinity();
   int64_t most_work = std::numeric_limits<int64_t>::max();
-  // Called when a step (and slice) ends, with the step's number in the schedule and the time. If it
+  // Called when a step (and slice) ends, with the step's index in the schedule and the time. If it
   // returns true, the simulation stops, and the result covers all that happened until then.
   std::function<bool(int32_t step, double us)> stops_after = {};
   Progress progress = {};
 };
 
 struct SimulationResult {
-  double time_us = 0;   // until the last rank is done; infinite if given up
+  double time_us = 0;   // time until the last rank is done; infinite if given up
   double first_us = 0;  // time until the first rank is done
   int32_t last_rank = 0;
   int64_t messages = 0;

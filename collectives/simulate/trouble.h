@@ -10,12 +10,12 @@
 
 namespace tutti {
 
-// Builds the error for two ranks between which no path is left. It names all ranks cut off from the
-// larger part.
+// Builds the error for two ranks between which no path is left. It names all ranks that are cut off
+// from the larger part of the network.
 Error cut_off(Network& network, int32_t ranks, int32_t from, int32_t to);
 
-// Builds the error if no further event is possible. It names the ranks that wait for failed ones,
-// and the ranks that wait for these in turn. `unfinished`: the ranks that have not ended, in order.
+// Builds the error if no further event is possible. It names the ranks that wait for failed ranks,
+// directly or through other ranks. `unfinished`: the ranks that have not ended, in ascending order.
 Error stopped(const Schedule& schedule, std::span<const int32_t> failed,
               const std::vector<int>& unfinished);
 

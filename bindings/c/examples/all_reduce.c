@@ -1,4 +1,4 @@
-/* The mean of a number over all ranks:
+/* Computes the mean of a number over all ranks:
  *
  *   cc all_reduce.c $(pkg-config --cflags --libs tutti)
  *   tutti run -n 4 -- ./a.out

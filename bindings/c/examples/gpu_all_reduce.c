@@ -1,11 +1,12 @@
-/* All-reduces in GPU memory, one GPU per rank, in a window and so without copies.
+/* Runs all-reduces in GPU memory, with one GPU per rank. The memory is a window, so there are no
+ * copies.
  *
  *   cc gpu_all_reduce.c -o gpu_all_reduce $(pkg-config --cflags --libs tutti) \
  *      -I/usr/local/cuda/include -lcuda
  *   tutti run -n 8 -- ./gpu_all_reduce
  *
- * The same works with CUDA's runtime: a cudaStream_t is a CUstream, and tutti_register_window also
- * accepts memory from cudaMalloc.
+ * The program can also use the CUDA runtime: a cudaStream_t is a CUstream, and
+ * tutti_register_window also accepts memory from cudaMalloc.
  */
 #include <cuda.h>
 #include <stdint.h>

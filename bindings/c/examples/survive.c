@@ -1,4 +1,4 @@
-/* Sums that continue when ranks die:
+/* Computes means, and continues when ranks die:
  *
  *   cc survive.c -o survive $(pkg-config --cflags --libs tutti)
  *   tutti run -n 4 --min-ranks 2 -- ./survive        # and kill -9 some of them meanwhile
@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
     if (status == TUTTI_OK) {
       ++step;
     } else if (status == TUTTI_RANK_DIED) {
-      /* Ranks may differ by one step: all continue from the smallest. */
+      /* Ranks may be one step apart, so all continue from the smallest step. */
       comm = without_the_dead(comm);
       int64_t next = step;
       const tutti_buffer_t all = tutti_host(&next, 1, TUTTI_I64);

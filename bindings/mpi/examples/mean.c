@@ -1,4 +1,4 @@
-/* An ordinary MPI program, the mean of a number over all ranks:
+/* An ordinary MPI program, which computes the mean of a number over all ranks:
  *
  *   mpicc mean.c
  *   tutti mpi -- mpirun -n 4 ./a.out

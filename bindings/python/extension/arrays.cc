@@ -59,7 +59,7 @@ std::string dtype_name(nb::handle array) {
 }
 
 // Raises the reason why an array's memory is unusable; reasons are checked in the order in which a
-// user would. `given`: the object that the caller passed.
+// user would check them. `given`: the object that the caller passed.
 [[noreturn]] void refuse(nb::handle array, nb::handle given, Access access, const char* role) {
   std::string what = std::string(role) + " (" + nb::inst_name(given).c_str();
   if (const std::string dtype = dtype_name(given); !dtype.empty()) what += " of " + dtype;
@@ -86,8 +86,8 @@ std::string dtype_name(nb::handle array) {
   raise(TUTTI_INVALID_ARGUMENT, what + " is read-only, but the call writes to it");
 }
 
-// Returns the memory and dtype of an array whose type NumPy does not know, and so cannot export.
-// The Python side passes such memory as plain numbers of the same width, with the dtype.
+// Returns the memory and dtype of an array with a dtype that NumPy cannot export. The Python side
+// passes such memory as plain numbers of the same width, with the dtype.
 std::optional<std::pair<nb::object, tutti_dtype_t>> look_through(nb::handle array) {
   const nb::object view = nb::module_::import_("tutti._arrays").attr("look_through")(array);
   if (view.is_none()) return std::nullopt;

@@ -10,7 +10,8 @@ namespace tutti::python {
 
 enum class Access { read, write };
 
-// An array in use by a call, kept alive until this object is destroyed, which requires the GIL.
+// An array in use by a call. It is kept alive until this object is destroyed. Destruction requires
+// the GIL.
 class Array {
  public:
   Array() = default;  // has no data: None

@@ -83,7 +83,8 @@ Calls::iterator Communicator::start(const Request& given) {
   }
   if (given.input_counts != nullptr) request.input_counts = given.input_counts->data();
   if (given.output_counts != nullptr) request.output_counts = given.output_counts->data();
-  // Not taken earlier, because taking arrays may run Python code.
+  // handle() is called only here, because creating the arrays may run Python code, which may close
+  // the communicator.
   tutti_comm_t* const comm = handle();
   tutti_status_t status = TUTTI_OK;
   {
@@ -108,7 +109,8 @@ void Communicator::abandon(Calls::iterator call) {
 
 void Communicator::end_abandoned() {
   if (abandoned_ == 0 || closed() || of_another_process()) return;
-  // Destroyed last, because destroying their arrays may run Python code, which may make calls.
+  // Destroyed at the end of this function, because destroying the arrays of the calls may run
+  // Python code, which may make calls.
   Calls ended;
   for (auto call = calls_.begin(); call != calls_.end();) {
     const auto current = call++;
@@ -138,7 +140,7 @@ class Communicator::LongVisit {
   Visit visit_;
 };
 
-// Runs a blocking call on this communicator; an interrupt aborts it.
+// Runs a blocking call on this communicator; an interrupt aborts the communicator.
 template <typename Block>
 void Communicator::run(const char* name, Block block) {
   tutti_comm_t* const comm = handle();
@@ -233,7 +235,7 @@ void Communicator::close() {
     nb::gil_scoped_release without_gil;
     tutti_destroy(comm);
   }
-  const Calls ended = std::exchange(calls_, {});  // only now are their arrays unused
+  const Calls ended = std::exchange(calls_, {});  // their arrays are unused only now
 }
 
 std::unique_ptr<Communicator> join(const JoinOptions& given) {

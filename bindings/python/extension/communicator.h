@@ -103,7 +103,7 @@ class Communicator {
   size_t abandoned_ = 0;
 };
 
-// The members of tutti_init_options_t. If size is 0, the job is found by the environment.
+// The members of tutti_init_options_t. If `size` is 0, the environment describes the job.
 struct JoinOptions {
   int32_t rank = 0;
   int32_t size = 0;

@@ -7,7 +7,7 @@
 
 namespace tutti::python {
 
-// A call's error: text and rank of the thread that made it, which stay valid after that thread's
+// A call's error. The text and the rank are copies, which stay valid after the calling thread's
 // next call.
 struct Failure {
   tutti_status_t code;

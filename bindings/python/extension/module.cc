@@ -27,7 +27,7 @@ namespace nb = nanobind;
 
 using Counts = std::optional<std::vector<uint64_t>>;
 
-// Wire formats by their numbers in the C interface.
+// Names of the wire formats, indexed by tutti_wire_t.
 constexpr std::array kWireFormats = {"plain", "bf16", "f16",  "f8e4m3", "f8e5m2",
                                      "mx8",   "mx4",  "int8", "sign"};
 

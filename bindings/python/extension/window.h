@@ -43,9 +43,9 @@ class Window {
  private:
   // Raises tutti.Error if the window has ended.
   tutti_window_t* handle() const;
-  // Runs a blocking call on the window; an interrupt aborts it.
   void refuse_within_call() const;
   void wait_for_others() const;
+  // Runs a blocking call on the window; an interrupt aborts the window.
   template <typename Block>
   void run(const char* name, Block block);
 

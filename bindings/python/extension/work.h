@@ -25,7 +25,8 @@ class Work {
   // Returns the result, or raises the call's failure. After an interrupt the call continues, and
   // wait() may be called again.
   nanobind::object wait();
-  // Waits as wait() does, if no later wait is possible: an interrupt then aborts the communicator.
+  // Waits as wait() does, but an interrupt aborts the communicator. It is for callers that cannot
+  // wait again.
   nanobind::object finish();
   // Waits for at most `seconds`. Returns false if the call is not complete by then.
   bool wait_for(double seconds);

@@ -1,5 +1,5 @@
 // The c10d::Backend. In torch, old and new names of a method forward to each other. torch 2.10 to
-// 2.15 all have the old ones, so this class overrides those.
+// 2.15 all have the old names, so this class overrides the old names.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,8 @@ using Future = c10::intrusive_ptr<c10d::Work>;
 
 class Backend final : public c10d::Backend {
  public:
-  // Creates the backend. `store` is the process group's own. Ranks are numbered as in `connection`.
+  // Creates the backend. `store`: the store of the process group. Ranks are numbered as in
+  // `connection`.
   Backend(std::shared_ptr<Connection> connection, c10::intrusive_ptr<c10d::Store> store, int rank,
           int size, std::chrono::milliseconds timeout);
 

@@ -1,5 +1,6 @@
-// A pool of threads for callbacks that may block on further calls. Callbacks of torch's futures do:
-// PowerSGD's second all_reduce starts in one. The pool starts a thread only if all others are busy.
+// A pool of threads for callbacks that may block on further calls. Callbacks of torch's futures may
+// block: for example, PowerSGD starts its second all_reduce in a callback. The pool starts a thread
+// only if all others are busy.
 #pragma once
 
 #include <condition_variable>

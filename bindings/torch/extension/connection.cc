@@ -70,7 +70,7 @@ void Connection::close() {
     while (!call->ended() && std::chrono::steady_clock::now() < late) call->drive();
   }
   // The remaining calls are destroyed after the gate is closed, because their tensors may use
-  // memory of this connection, and enter the gate to release it.
+  // memory of this connection, and releasing that memory enters the gate.
   std::vector<std::shared_ptr<Driven>> left;
   gate_.close(
       late - std::chrono::steady_clock::now(), [this] { tutti_abort(comm_, kDestroyed); },
@@ -90,7 +90,7 @@ void* Connection::allocate(size_t bytes) {
     fail(TUTTI_SYSTEM, "out of memory for " + std::to_string(bytes) + " bytes", "allocate_tensor");
   }
   if (const tutti_status_t status = tutti_register(comm_, data, rounded)) {
-    std::free(data);  // NOLINT: what aligned_alloc() gave
+    std::free(data);  // NOLINT: memory from aligned_alloc()
     check(status, "allocate_tensor");
   }
   return data;
@@ -98,7 +98,7 @@ void* Connection::allocate(size_t bytes) {
 
 void Connection::release(void* data) {
   if (const UseGate::Use inside = gate_.enter_until_closed()) tutti_deregister(comm_, data);
-  std::free(data);  // NOLINT: what aligned_alloc() gave
+  std::free(data);  // NOLINT: memory from aligned_alloc()
 }
 
 void leave_all() {

@@ -7,8 +7,8 @@ namespace tutti::torch_backend {
 
 namespace {
 
-// Delay before the Driver's thread takes over a new call: most callers wait for their calls at
-// once.
+// Delay before the Driver's thread takes over a new call, because most callers wait for their calls
+// at once.
 constexpr std::chrono::microseconds kGrace{50};
 
 }  // namespace

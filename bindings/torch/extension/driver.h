@@ -18,7 +18,7 @@ namespace tutti::torch_backend {
 
 class Connection;
 
-// A call in flight, as the Driver sees it.
+// A call in flight on which the Driver makes progress.
 class Driven {
  public:
   virtual ~Driven() = default;

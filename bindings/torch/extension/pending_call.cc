@@ -8,7 +8,7 @@ namespace tutti::torch_backend {
 
 namespace {
 
-// Longest time that a thread stays in the library before it checks again if it should.
+// Maximum time that a thread waits in the library before it checks again if it must return.
 constexpr std::chrono::milliseconds kSlice{20};
 
 }  // namespace

@@ -24,12 +24,12 @@ class PendingCall : public Driven, public std::enable_shared_from_this<PendingCa
   void drive() override;
   void let_go(const std::string& reason) override;
 
-  // Waits. Returns true once the call has ended, false after `timeout` (0: no limit). Never throws
-  // the call's error.
+  // Waits for the call. Returns true once the call has ended, and false after `timeout` (0: no
+  // limit). Never throws the call's error.
   bool wait(std::chrono::milliseconds timeout);
   std::exception_ptr error() const;
   void abort(const std::string& reason) { connection_->abort(reason); }
-  // Returns the source rank of a completed receive; -1 before, and for other calls.
+  // Returns the source rank of a completed receive; -1 for other calls and for incomplete receives.
   int source();
   const char* name() const { return name_; }
 

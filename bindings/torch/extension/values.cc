@@ -74,7 +74,8 @@ tutti_op_t op_of(c10d::ReduceOp::RedOpType op) {
   }
 }
 
-// Maps an operator on truth values, which are the bytes 0 and 1: a sum is "any", a product "all".
+// Maps an operator on truth values, which are the bytes 0 and 1: a sum means "any", and a product
+// means "all".
 tutti_op_t op_of_truth(tutti_op_t op, const char* call) {
   switch (op) {
     case TUTTI_SUM:

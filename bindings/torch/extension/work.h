@@ -11,8 +11,8 @@
 
 namespace tutti::torch_backend {
 
-// One or more calls that were started together. The work is complete when all of them are, and
-// failed when one of them is.
+// One or more calls that were started together. The work is complete when all calls are complete,
+// and has failed when one call has failed.
 class Work final : public c10d::Work {
  public:
   // Creates the work of tasks that are started or run afterwards. Their profiler record begins
@@ -37,7 +37,7 @@ class Work final : public c10d::Work {
   uint64_t sequence = 0;
 
  private:
-  std::vector<std::shared_ptr<Call>> calls_;  // the calls, except those that ended at once
+  std::vector<std::shared_ptr<Call>> calls_;  // except calls that were run synchronously
   const std::vector<at::Tensor> outputs_;
 };
 

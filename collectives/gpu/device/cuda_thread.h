@@ -1,6 +1,6 @@
 // A thread of a kernel on NVIDIA GPUs, with all device operations that collectives/gpu uses. The
-// scope is always the system, because the peer may be another GPU or the host. (PTX ISA, "Memory
-// Consistency Model".)
+// scope of all operations is the system, because the peer may be another GPU or the host. (PTX ISA,
+// "Memory Consistency Model".)
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,8 @@
 namespace tutti::gpu {
 
 struct GridThread {
-  // Iterations of a wait between two reads of host memory, which takes a microsecond.
+  // Iterations of a wait loop between two reads of host memory; each read takes about a
+  // microsecond.
   static constexpr uint32_t kSpinsPerLook = 1000;
 
   __device__ __forceinline__ unsigned index() const { return threadIdx.x; }

@@ -1,5 +1,5 @@
-// A thread of a kernel on AMD GPUs; cuda_thread.h has the same functions for NVIDIA's. The scope is
-// always the system. It compiles but has not run on such a GPU.
+// A thread of a kernel on AMD GPUs; cuda_thread.h has the same functions for NVIDIA GPUs. The scope
+// of all operations is the system. This code compiles but has not run on an AMD GPU.
 //
 // Assumptions about the memory model (LLVM, "User Guide for AMDGPU Backend", Memory Model gfx90a,
 // gfx942): an aligned 8-byte store is atomic, and system scope reaches other GPUs in fine-grained

@@ -22,8 +22,8 @@ class Interrupts {
  public:
   explicit Interrupts(Communicator world)
       : signal_state_(std::make_shared<SignalState>(std::move(world))) {
-    // The hook shares ownership, because another thread of the rank may still be in it when it is
-    // removed.
+    // The hook shares ownership, because another thread of the rank may still execute the hook when
+    // it is removed.
     signal_state_->world.while_waiting([looks = signal_state_] { looks->look(); });
   }
   ~Interrupts() { signal_state_->world.while_waiting({}); }

@@ -27,8 +27,8 @@ double units_of(training::Session& session) {
 
 }  // namespace
 
-// Runs `work` without the GIL and returns or throws what it does. Raises the exception of a signal
-// handler that ran meanwhile.
+// Runs work() without the GIL and returns its result or throws its exception. Raises the exception
+// of a signal handler that ran meanwhile.
 template <typename Work>
 auto Run::without_gil(const Communicator& world, const Work& work) {
   if (busy_) {
@@ -117,7 +117,7 @@ std::string Run::sample(const std::string& prompt, const std::string& tokenizer,
 void Run::close() {
   if (session_ == nullptr) return;
   if (process_ != ::getpid()) {
-    static_cast<void>(session_.release());  // its threads are in the other process
+    static_cast<void>(session_.release());  // its threads are in the parent process
     return;
   }
   if (busy_) {

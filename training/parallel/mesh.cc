@@ -16,14 +16,14 @@ namespace tutti::training {
 
 namespace {
 
-// Returns the name of this host for messages.
+// Returns the name of this host. Ranks with the same name count as being on the same host.
 std::string told_host() {
   const std::string configured = settings().get_string("TUTTI_HOST");
   return configured.empty() ? host_name() : configured;
 }
 
-// Chooses the axes over which experts are sharded. Returns false if `ranks` does not allow it. May
-// split the data axis in two.
+// Chooses the axes over which experts are sharded. Returns false if no set of axes has `ranks`
+// ranks. May split the data axis into the axes data and expert.
 bool place_experts(MeshPlace& place, int ranks) {
   const int data = place.size(Axis::data);
   for (const AxisSet more : {AxisSet(), AxisSet{Axis::context}, AxisSet{Axis::tensor},

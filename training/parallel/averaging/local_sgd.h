@@ -27,8 +27,8 @@ class LocalSgd : public Averaging {
 
   void finish_gradients() override;
   void visit_state(StateVisitor& visitor) override;
-  // Returns false while gradients are averaged: values are then equal on all ranks, and a loaded
-  // state must be, too.
+  // Returns false while gradients are averaged: values are then equal on all ranks, so those of a
+  // loaded state must be equal, too.
   bool takes_own_values() const override {
     const bool were_same = updates() < read_local_after_;
     return Averaging::takes_own_values() && (updates() >= options().local_after || were_same);

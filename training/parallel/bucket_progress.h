@@ -59,7 +59,7 @@ class BucketProgress {
   std::vector<State> buckets_;
   std::vector<int64_t> expected_;  // by parameter: number of contributions in this step
   std::vector<int64_t> reached_;   // by parameter: number of contributions so far
-  int first_unreported_ = 0;        // first bucket that has not been ready; unused if by_micro_batch_
+  int first_unreported_ = 0;       // first bucket that is not ready yet; unused if by_micro_batch_
   std::deque<int> ready_;          // buckets that are ready, but not returned by next() yet
 };
 

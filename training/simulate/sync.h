@@ -26,7 +26,7 @@ struct SimulatedSync {
   std::vector<double> waiting;  // by worker: fraction of the time without computation
 };
 
-// Simulates the updates. Throws as make_sync_schedule() and simulate() do. `options` must not have
+// Simulates the updates. Throws as make_sync_schedule() and simulate() do. `options` must not set
 // stops_after.
 SimulatedSync simulate_sync(const SyncWork& work, const std::vector<Place>& places,
                             Network& network, const SimulationOptions& options,

@@ -29,8 +29,9 @@ Communicator ranks_along(Mesh& mesh, AxisSet axes, const pipeline::Placement& pl
 ParameterGroups make_groups(Mesh& mesh, Model& model, const Communicator& batch,
                             const pipeline::Placement& placement);
 
-// Returns the axes over which norms are summed within a stage. In ZeRO stage 0, ranks along the
-// batch's axes have equal gradients (except of experts), so norms are not summed over these axes.
+// Returns the axes over which norms are summed within a pipeline stage. In ZeRO stage 0, ranks
+// along the batch's axes have equal gradients (except of experts), so norms are not summed over
+// these axes.
 AxisSet counting_axes(const Model& model, int zero_stage);
 
 // Returns the storage's options, completed for this rank. Throws Error for parameters whose cuts

@@ -32,8 +32,8 @@ struct StepBatches {
   // Divisor of the loss, which is summed over all ranks' targets. 0: the number of counted targets,
   // which may be 0.
   int64_t targets = 0;
-  // The next step's micro-batches, if every rank has its own already. Their counts are then
-  // exchanged together with this step's losses instead of in a separate message.
+  // The next step's micro-batches, or null. If no rank has null, their counts are exchanged
+  // together with this step's losses instead of in a separate message.
   const StepBatches* next = nullptr;
   // Called when this rank's gradients are computed; StepResult::signs is the number of ranks on
   // which it returned true.

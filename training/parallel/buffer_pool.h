@@ -12,8 +12,8 @@
 
 namespace tutti::training {
 
-// Allocates zeroed memory for messages from the backend. If `backend` is null, allocates host
-// memory from the communicator, which the other ranks of the host can read directly.
+// Allocates zeroed memory for messages. It is the backend's memory or, if `backend` is null, host
+// memory of the communicator, which the other ranks of the host can read directly.
 Memory<std::byte> allocate_shared(Communicator& communicator, const Backend* backend, size_t bytes);
 
 class BufferPool {

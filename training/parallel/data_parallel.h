@@ -61,8 +61,8 @@ class CommunicationHook {
   virtual void start(Communicator& communicator, int bucket, Tensor gradients) = 0;
   virtual void finish(int bucket, Tensor gradients) = 0;
   // Makes progress and returns true if a started bucket may be finished without waiting. Such
-  // buckets are finished during backward, on each rank at a different time, so it must return false
-  // if finish() begins a collective.
+  // buckets are finished during backward, on each rank at a different time, so test() must return
+  // false if finish() begins a collective.
   virtual bool test(int bucket) { return false; }
   // remembers() returns true if a step's sums depend on earlier steps. All steps' gradients must
   // then have the same scale. states() returns the state, which the caller may change between two
@@ -114,7 +114,7 @@ class DataParallel : public Synchronizer {
   // Starts a step; `passes` has, for each unit, the number of its backward calls. A bucket is
   // reduced when all backward calls of its units are done.
   void begin_step(const std::vector<int64_t>& passes) override;
-  void begin_step(int64_t passes);  // the same number for all units
+  void begin_step(int64_t passes);  // the same number of passes for all units
   void begin_join(int parameter) override;
   void join(int parameter) override;
   // Blocks until the gradients of owned pieces are summed over all ranks. Throws

@@ -124,7 +124,7 @@ class Exchange {
   }
 
   void unpack_by_rank(ConstTensor packed, Share Heads::*heads, Tensor own_rows) {
-    int64_t at = 0, written = 0;  // in columns
+    int64_t at = 0, written = 0;  // `at` in elements, `written` in columns
     for (int rank = 0; rank < partition_.ranks(); ++rank) {
       const auto [first, count] = columns(rank, heads);
       const int64_t size = own_rows.rows * count;

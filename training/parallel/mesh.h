@@ -56,8 +56,8 @@ class Mesh {
   Communicator& group(AxisSet axes);
   Communicator& along(Axis axis) { return group({axis}); }
 
-  // The hosts of a group's ranks, and a communicator of the ranks on this host. Created at the
-  // first call, like the group.
+  // The hosts of a group's ranks, and a communicator of the ranks on this host. The first call of
+  // by_hosts() creates it, as for a group.
   struct ByHosts {
     Hosts hosts;  // hosts of the group's ranks
     Communicator inside;

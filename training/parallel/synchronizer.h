@@ -31,8 +31,8 @@ class Synchronizer : public UnitHooks {
   // number of times that its backward runs, which is equal on all ranks; 0 for units on other
   // pipeline stages.
   virtual void begin_step(const std::vector<int64_t>& passes) = 0;
-  // begin_join() is called before, and join() after the other stage's part is added to the gradient
-  // of a parameter in DataParallelOptions::joined.
+  // begin_join() is called before, and join() after, the other stage's part is added to the
+  // gradient of a parameter in DataParallelOptions::joined.
   virtual void begin_join(int parameter) {}
   virtual void join(int parameter) {}
   // Blocks until the gradients of owned pieces are ready for the optimizer.

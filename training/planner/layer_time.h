@@ -19,6 +19,7 @@ struct LayerTime {
   double computing() const { return products + attention + bytes; }
 };
 
+// Returns the parts of a layer's time. `sparse`: true for a layer with experts.
 LayerTime layer_time(const Job& job, const Layout& layout, const Efficiencies& efficiencies,
                      bool sparse);
 // Returns the seconds of the output layer and its loss, forward and backward.

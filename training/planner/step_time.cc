@@ -23,7 +23,7 @@ struct Pass {
   double all() const { return computing + tensor + context + dispatch; }
 };
 
-// Returns the seconds of a forward pass that are recomputed.
+// Returns the seconds that backward spends on recomputing the forward pass.
 double again(const Job& job, const Layout& layout, const LayerTime& forward) {
   switch (layout.recompute) {
     case Recompute::none:

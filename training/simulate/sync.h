@@ -5,8 +5,8 @@
 // part of a step. U updates of n workers are complete when the workers together have done n U
 // parts. Each worker's chain of steps is simulated until then, however the parts are distributed.
 //
-//   worker 0   [part][part][part][part]│      n U = 5: four parts of worker 0, one of worker 1,
-//   worker 1   [part             ][part│ ...  whose second part does not count
+//   worker 0   [part][part][part][part][part]│   n U = 6: five parts of worker 0, one of worker 1,
+//   worker 1   [part             ][part      │   whose second part does not count
 #pragma once
 
 #include <cstdint>

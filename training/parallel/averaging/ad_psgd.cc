@@ -181,8 +181,8 @@ void AdPsgd::answer(int from, int64_t update) {
   replies_.send(sent(row(4)), from);
 }
 
-// Returns the next source: any rank or, with a replay, the rank whose turn it is, so that no
-// request has to wait for its turn.
+// Returns the source of the next request: any rank or, with a replay, the rank whose turn it is, so
+// that no request has to wait for its turn.
 int AdPsgd::next_source() {
   if (options().replay.empty()) return kAnySource;
   std::unique_lock lock(mutex_);

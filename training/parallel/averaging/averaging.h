@@ -20,7 +20,8 @@ namespace tutti::training {
 
 class Averaging : public Synchronizer {
  public:
-  // Creates the synchronizer; `storage`, of stage 0 with f32 values or masters, must outlive it.
+  // Creates the synchronizer. `storage` must be of stage 0, have f32 values or masters, and outlive
+  // it.
   Averaging(ParameterStorage& storage, const SyncOptions& options);
 
   void begin_step(const std::vector<int64_t>&) override { storage_.zero_gradients(); }

@@ -13,7 +13,7 @@
 //
 //   fedavg    the round as described. With K = 1 and SGD it equals summed gradients, up to rounding
 //   fedprox   mu (own values - x) is added to each gradient
-//   fedadam   the mean d of (own values - x) is a gradient for Adam without correction of its bias:
+//   fedadam   the mean d of (own values - x) is the gradient for Adam without bias correction:
 //             m = 0.9 m + 0.1 d;  v = 0.99 v + 0.01 d^2;  x += rate m / (sqrt(v) + tau)
 //             tau is 1e-3, and v begins with tau^2
 //

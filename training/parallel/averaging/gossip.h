@@ -5,7 +5,7 @@
 // A rank's new values, for each graph:
 //   ring      1/3 of its own values + 1/3 of each neighbour's values
 //   exp       1/2 of its own values + 1/2 of the values of the rank that is 1, 2, 4 ... below it
-//   random    1/2 of its own values + 1/2 of its partner's; each exchange has random partners
+//   random    1/2 of its own values + 1/2 of its partner's values; pairs are random
 //   complete  the mean of all ranks' values
 //
 // Lian et al.: Can decentralized algorithms outperform centralized algorithms?, NeurIPS 2017;
@@ -35,7 +35,7 @@ class Gossip : public Averaging {
 
   uint64_t seed_;
   ValueRow values_;
-  Memory<float> memory_;  // one row of own values, then rows of received ones
+  Memory<float> memory_;  // one row of own values, then rows of received values
 };
 
 }  // namespace tutti::training

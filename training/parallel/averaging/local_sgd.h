@@ -4,9 +4,9 @@
 //   rank 0   update update ... update |         | update ...
 //   rank 1   update update ... update | average | update ...      K updates between two averages
 //
-// With K = 1 and a stateless optimizer it equals summed gradients, up to rounding. Optimizer state
-// stays local. Post-local SGD averages gradients in the first steps, during which values are equal
-// on all ranks.
+// With K = 1 and a stateless optimizer, local SGD equals summed gradients, up to rounding.
+// Optimizer state stays local. Post-local SGD averages gradients in the first steps, during which
+// values are equal on all ranks.
 //
 // Zinkevich, Weimer, Smola, Li: Parallelized stochastic gradient descent, NeurIPS 2010 (one
 // average, at the end); McMahan et al.: Communication-efficient learning of deep networks from

@@ -10,7 +10,7 @@ namespace tutti::training {
 
 class ValueRow {
  public:
-  // Creates the row; `storage`, of stage 0 with f32 values or masters, must outlive it.
+  // Creates the row. `storage` must be of stage 0, have f32 values or masters, and outlive the row.
   explicit ValueRow(ParameterStorage& storage);
 
   int64_t size() const { return size_; }

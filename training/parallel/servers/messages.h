@@ -1,7 +1,7 @@
 // Messages between workers and parameter servers.
 //
 //   worker                                   server
-//   Push, its gradients of the shard  --->   updates the shard, now or once others have arrived
+//   Push, its gradients of the shard  --->   updates the shard, now or after all workers' pushes
 //                                     <---   Answer, with the shard's values if requested
 //
 // Clocks count from 0 in each stretch of steps. For `ps` and `ssp` a clock is a worker's step. For

@@ -9,8 +9,8 @@
 // Rows of gradients stay in their receive buffers until their update. A worker sends a clock once
 // clock - B - 1 is in the values, so it has B + 1 rows:
 //
-//   worker 0   | clock 4 | clock 5 | clock 3 |      B = 2
-//   worker 1   |         |         | clock 3 |      version 3: the update by clock 3 is complete
+//   worker 0   | clock 3 | clock 4 | clock 5 |      B = 2, version 3. The gradients of clock 3 are
+//   worker 1   | clock 3 |         |         |      complete, so the server now updates by them.
 //
 // Ho et al.: More effective distributed ML via a stale synchronous parallel parameter server,
 // NeurIPS 2013; Dean et al.: Large scale distributed deep networks, NeurIPS 2012 (Downpour SGD); Li

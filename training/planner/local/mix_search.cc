@@ -100,7 +100,8 @@ MixCosts measured_mix_costs(const RunOptions& run, int ranks) {
       std::ranges::any_of(layers, [](const NetworkLayer& layer) { return layer.is_convolution(); });
   const std::span<const LayerSplit> splits(kAllLayerSplits.data(), has_images ? 3 : 2);
   MixCosts costs(layers.size());
-  // In these mixes together each layer has each division after each previous division.
+  // Together, these mixes contain each division of a layer after each division of the previous
+  // layer.
   for (const LayerSplit even : splits) {
     for (const LayerSplit odd : splits) {
       const Mix mix = alternating(layers, run.mesh.tensor, even, odd);

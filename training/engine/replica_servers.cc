@@ -41,8 +41,9 @@ class Replica::ServedSteps {
   int64_t first_;
   LateSteps late_;
   std::optional<RankReducer> reducer_;
-  // For each step, a sum of squares of gradients. async: of the gradients that this worker
-  // computed. Other methods: of the gradients' sum over all workers; set only on the first server.
+  // For each step, with async the sum of squares of the gradients that this worker computed. With
+  // other methods the sum of squares of the gradients' sum over all workers, which only the first
+  // server sets.
   std::vector<double> squares_;
 };
 

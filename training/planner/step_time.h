@@ -19,9 +19,9 @@ struct StepTime {
   double dispatch = 0;   // sending tokens to experts and back
   double bubble = 0;
   double transfers = 0;  // messages between stages
-  // ZeRO-3 and FSDP: collectives that do not overlap, and the slowdown by those that do
+  // with ZeRO-3 or FSDP: collectives that do not overlap, and the slowdown by those that do
   double gathers = 0;
-  double sums = 0;  // otherwise: gradient sums and parameter gathers that do not overlap
+  double sums = 0;  // gradient sums and parameter gathers that do not overlap
   double update = 0;
   double total() const {
     return computing + tensor + context + dispatch + bubble + transfers + gathers + sums + update;

@@ -103,7 +103,7 @@ struct SimulatedStep {
   // stragglers
   double bubble_us = 0;
   double exposed_us = 0;        // additional time of messages that do not overlap with computation
-  double efficiency = 0;        // fraction of the step in which this stage computes
+  double efficiency = 0;        // compute_us as a fraction of the step's time
   std::vector<double> idle_us;  // by stage: time in which the stage's ranks do not compute
 };
 

@@ -41,8 +41,8 @@ double square_of_sum(std::span<const ConstTensor> rows) {
   return square;
 }
 
-// Returns a parameter's gradient as rows to be added up: later units' uses of it may have their own
-// rows.
+// Returns the rows whose sum is a parameter's gradient. Later units that use the parameter, and
+// other ranks' micro-batches, may have their own rows.
 std::vector<ConstTensor> rows_of(Model& model, int parameter) {
   const auto as_row = [](const Tensor& tensor) { return tensor.reshaped(1, tensor.size()); };
   const Tensor gradient = model.parameters().at(parameter).gradient;

@@ -15,12 +15,12 @@ namespace tutti::training {
 
 // Forwards all calls to `inner`. Reads each parameter's gradient once all units of this rank that
 // use the parameter have processed the step's micro-batches, just before ranks may sum the
-// gradient. In a step of one micro-batch, a single read serves both purposes.
+// gradient. In a step of one micro-batch, a single read checks the gradient and measures its norm.
 class GradientProbe : public UnitHooks {
  public:
   struct Options {
-    // True if gradients are summed over ranks after every micro-batch, so that each must be
-    // checked.
+    // True if gradients are summed over ranks after every micro-batch, so that each micro-batch's
+    // gradient must be checked.
     bool each_micro_batch = false;
     // True to measure the norm. Must be false if the model is sharded over ranks, each of which
     // then has only a part of a micro-batch's gradient.
@@ -50,8 +50,8 @@ class GradientProbe : public UnitHooks {
  private:
   struct Use {
     int64_t units = 0;    // number of units on this rank that use the parameter
-    int64_t all = 0;      // number of their backward calls in this step
-    int64_t reached = 0;  // number of these that have completed
+    int64_t all = 0;      // number of backward calls of these units in this step
+    int64_t reached = 0;  // number of these calls that have completed
   };
   void measure(int parameter, const Use& use);
 

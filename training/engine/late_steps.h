@@ -14,7 +14,7 @@
 
 namespace tutti::training {
 
-// A sequence of such steps on one rank. The constructor and results() are collective.
+// A sequence of these steps on one rank. The constructor and results() are collective.
 class Replica::LateSteps {
  public:
   // Starts the steps. Takes the arguments of Replica::run(), which must outlive the object.
@@ -27,8 +27,8 @@ class Replica::LateSteps {
   // Returns the numbers of targets and samples of all ranks in the step.
   const StepCounts& counts(int64_t step) const { return counts_[at(step)]; }
 
-  // Computes the gradients of these micro-batches of the step and adds their losses to the step's
-  // losses.
+  // Computes the gradients of `batches`, which belong to step `step`, and adds their losses to the
+  // step's losses.
   void compute(int64_t step, const StepBatches& batches, const LossScales& scales);
   // Throws Error(invalid_argument) if losses or gradients are not finite.
   void check(int64_t step) const;

@@ -1,6 +1,6 @@
-// Loads the optimizer states of the whole parameter that is being computed, and prefetches those of
-// the parameter that followed it in the last step. The states of all other parameters stay in
-// files.
+// Loads the optimizer states of the parameter that is being updated as a whole, and prefetches the
+// states of the parameter that followed it in the last step. The states of all other parameters
+// stay in files.
 #pragma once
 
 #include <map>

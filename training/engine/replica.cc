@@ -52,7 +52,8 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
                 .stochastic_rounding = options.stochastic_rounding,
                 .seed = options.seed}),
       versions_(storage_) {
-  // creates the group here, which is collective: later some ranks may never send a halo
+  // Creates the group here, because creation is collective and later some ranks might never send a
+  // halo.
   mesh_.along(Axis::spatial);
   made_on_all(world(), [&] { check_updates(options_, model, updater_.optimizer()); });
   check_products(options_, updater_.optimizer(), mesh_);
@@ -64,7 +65,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
 }
 
 // Sums gradients of parameters that two stages use. Each stage adds up its own micro-batches, then
-// adds the other's sum.
+// adds the other stage's sum.
 void Replica::join_tied_gradients() {
   Communicator& stages = mesh_.along(Axis::pipeline);
   for (const auto& [parameter, peer] : placement_.joined) {
@@ -81,8 +82,9 @@ void Replica::join_tied_gradients() {
   }
 }
 
-// Returns the squared norm for this rank's first micro-batch, and 1, or 0 and 0 if it has none. The
-// gradient is a part of that of the mean over the step's targets.
+// Returns {S, 1}, or {0, 0} if this rank has no micro-batch. S is the squared norm of the gradient
+// of its first micro-batch's mean loss. The probe measures this gradient divided by the step's
+// number of targets instead of the micro-batch's, and times the loss scale; `factor` undoes both.
 std::array<double, 2> Replica::micro_batch_square(const StepBatches& batches,
                                                   const StepCounts& counts,
                                                   double loss_scale) const {
@@ -93,8 +95,8 @@ std::array<double, 2> Replica::micro_batch_square(const StepBatches& batches,
   return {probe_.square() * factor * factor, 1};
 }
 
-// Runs `work`. An error on one rank aborts all communicators: otherwise a rank that waits on one of
-// them would not learn the reason.
+// Runs `work`. An error on one rank aborts all communicators, so that a rank that waits on any of
+// them reports the reason.
 template <typename Work>
 auto Replica::ending_all(const Work& work) {
   try {
@@ -111,8 +113,8 @@ void Replica::abort_all(const std::string& reason) {
   synchronizer_->abort(reason);
 }
 
-// Runs `work`. Adds to errors that other ranks reported the stages of this rank and of the rank
-// that failed, unless the executor has done so.
+// Runs `work`. If another rank reported an error, adds the stages of this rank and of the failed
+// rank to it, unless the executor has done so.
 template <typename Work>
 auto Replica::with_places(int64_t step, const Work& work) {
   try {

@@ -1,5 +1,5 @@
-// One rank's share of a model in training: one stage of the pipeline, that part of the stage's
-// parameters, gradients and optimizer state which the ZeRO stage gives to this rank, and the
+// One rank's share of a model in training: one stage of the pipeline, the part of the stage's
+// parameters, gradients and optimizer state that the ZeRO stage assigns to this rank, and the
 // operations of a step.
 //
 //   micro-batches -> pipeline -> gradients -> summed over the stage's ranks -> scaled, clipped
@@ -50,7 +50,7 @@ struct PipelineOptions {
 };
 
 // Creates a user-defined synchronizer (parallel/synchronizer.h) for a rank's share of a model.
-// `model` and `storage` outlive it; `options` holds what the replica knows about the parameters.
+// `model` and `storage` outlive it; `options` is what a DataParallel of this replica would get.
 using SynchronizerFactory = std::function<std::unique_ptr<Synchronizer>(
     Model& model, ParameterStorage& storage, const DataParallelOptions& options)>;
 
@@ -61,13 +61,13 @@ struct ReplicaOptions {
   DataParallelOptions data_parallel;
   SyncOptions sync;       // how ranks synchronize gradients or parameters
   FactorOptions factors;  // the trainer sets `samples` to the number of samples of a step
-  SynchronizerFactory synchronizer;  // none: the other options determine the synchronizer
+  SynchronizerFactory synchronizer;  // null: the other options determine it
   RunnerOptions runner;              // the replica sets its data type to that of the storage
   int threads = 1;                   // number of CPU threads of this rank (thread_pool.h)
   uint64_t seed = 1;                 // seed of initial values
   std::optional<double> clip;  // limit on the norm of all gradients together; none: no clipping
   bool stochastic_rounding = false;  // update bf16 values in place, without fp32 masters
-  // the same with rounding to nearest, which loses small updates; for experiments
+  // update bf16 values in place, rounded to nearest, which loses small updates; for experiments
   bool nearest_rounding = false;
   bool without_masters() const { return stochastic_rounding || nearest_rounding; }
   // For f16: the loss is scaled, and steps whose gradients overflow are skipped. None: no scaling.
@@ -75,27 +75,26 @@ struct ReplicaOptions {
   // Maximum number of micro-batches of a rank in any step; 0: unknown. The gradient of a single
   // micro-batch takes less memory than the sum over several.
   int64_t passes = 0;
-  // Factor by which this rank's gradients take longer, by sleeping. For experiments with
-  // stragglers.
+  // Factor by which this rank takes longer to compute gradients, because it sleeps. For experiments
+  // with stragglers.
   double slowdown = 1;
 };
 
 struct StepResult : StepLosses {
   double gradient_norm = 0;  // norm of this rank's gradients alone if gradients are not summed
-  // Squared norm of one micro-batch's gradient of its mean loss, averaged over the ranks' first
-  // micro-batches. 0: unknown, as it is for models that are sharded over ranks.
+  // Squared norm of the gradient of a micro-batch's mean loss, averaged over the ranks' first
+  // micro-batches. 0: unknown, for example because the model is sharded over ranks.
   double micro_batch_square = 0;
   double loss_scale = 1;
   int signs = 0;         // number of ranks whose StepBatches::sign returned true
   bool skipped = false;  // true after an overflow: nothing was updated
-  // For models with experts: by layer, how many tokens of the step chose each expert. Then the
-  // number of these choices that were dropped.
+  // For models with experts. `expert_load`: for each layer, how many tokens of the step chose each
+  // expert. `dropped`: number of these choices that were dropped.
   std::vector<std::vector<int64_t>> expert_load;
   int64_t dropped = 0;
   std::string overflow;  // if skipped: the parameter and rank of the first overflow, for messages
-  // Set where the results of several steps are exchanged at once: the time at which this rank
-  // completed its part of the step. If it had no part in this step, the time of its last earlier
-  // part.
+  // Set if the results of several steps are exchanged at once: the time at which this rank
+  // completed its part of the step, or of the last earlier step in which it had a part.
   std::optional<std::chrono::steady_clock::time_point> ended;
 };
 
@@ -123,21 +122,21 @@ struct MemoryReport {
 // Throws Error(invalid_argument), the same on every rank, if the pipeline schedule is incompatible
 // with the other options or with this placement of the model.
 void check_schedule(const ReplicaOptions& options, const pipeline::Placement& placement);
-// Throws likewise if averages of values are incompatible with workers of several ranks, the loss
-// scale with a communication hook, or rounding with these options. `sums`: true if the ranks of a
-// worker sum the gradients of some parameters.
+// Throws Error(invalid_argument) if values that differ between ranks (averaging/) are incompatible
+// with the other options or with workers of several ranks. `sums`: true if the ranks of a worker
+// sum the gradients of some parameters.
 void check_averages(const ReplicaOptions& options, bool sums, int ranks_of_a_worker);
 bool sums_over_others(const Model& model, const pipeline::Placement& placement);
-// Throws likewise if parameter servers are incompatible with the options or with `ranks` ranks.
-// `cut`: true if the model is sharded over ranks.
+// Throws Error(invalid_argument) if parameter servers are incompatible with the options or with
+// `ranks` ranks. `cut`: true if the model is sharded over ranks.
 void check_servers(const ReplicaOptions& options, int ranks, bool cut);
 void check_updates(const ReplicaOptions& options, const Model& model, const Optimizer& optimizer);
-// Throws likewise if the options are incompatible with a model that has experts.
+// Throws Error(invalid_argument) if the options are incompatible with a model that has experts.
 void check_experts(Model& model, const ReplicaOptions& options);
 void check_compression(const ReplicaOptions& options, const pipeline::Placement& placement);
 void check_scale(const CommunicationHook& hook, const ReplicaOptions& options);
-// Throws likewise if the options are incompatible with gradients that are sent as factors.
-// `compressed`: true if some gradients are compressed.
+// Throws Error(invalid_argument) if the options are incompatible with gradients that are sent as
+// factors. `compressed`: true if some gradients are compressed.
 void check_factors(const ReplicaOptions& options, Model& model,
                    const pipeline::Placement& placement, bool compressed);
 void check_rounding(const ReplicaOptions& options);
@@ -149,13 +148,13 @@ bool reports_late(const ReplicaOptions& options);
 // Returns the error for a step in which `what` is not finite.
 Error diverged(int64_t step, const std::string& what, double learning_rate);
 
-// Returns the options with those storage options that servers need: the owner of a shard's masters
-// serves the shard.
+// Returns `options`. If they have parameter servers, changes the storage options so that the owner
+// of a shard's masters can serve the shard.
 ReplicaOptions with_shards(ReplicaOptions options);
 
 // Returns true if a rank of ZeRO stage 2 or 3 keeps only its shards of the sum over micro-batches,
-// so that each micro-batch's gradients are reduced over ranks separately. In deterministic mode the
-// sums have the same bits as in the other stages.
+// so that each micro-batch's gradients are reduced over ranks separately. Returns false in
+// deterministic mode, in which the sums must have the same bits as in the other stages.
 bool shards_sums(const ReplicaOptions& options);
 
 // Throws Error(invalid_argument) if the model's parameters were sharded for another place or mesh.
@@ -176,7 +175,8 @@ class Replica {
   // Error(invalid_argument) on every rank, naming step, rank and layer; if losses are scaled, skips
   // the step instead.
   StepResult step(const StepBatches& batches, int64_t step, double learning_rate);
-  // Returns the maximum of all ranks' values of `value`, after step number `step`.
+  // Returns the maximum of `value` over all ranks. Called after step number `step`, which errors
+  // name.
   int32_t largest_on_any_rank(int32_t value, int64_t step);
   // Runs the steps from number `first` on, each with its learning rate. Schedules without flushes
   // update weights while micro-batches of later steps are in flight, until the end of the last
@@ -185,15 +185,16 @@ class Replica {
   std::vector<StepResult> run(std::span<const StepBatches> steps, int64_t first,
                               std::span<const double> learning_rates);
   // Returns the mean loss over all ranks' micro-batches; `passes` as in StepBatches. If ranks have
-  // different parameter values, computes the loss with their mean.
+  // different parameter values, computes the loss with their mean or with the synchronizer's shared
+  // values.
   Evaluation evaluate(std::span<const MicroBatch> own, int64_t passes);
 
   // Returns the kinds of named pieces that this rank owns, for checkpoints: "model" and the
   // optimizer's states.
   std::vector<std::string> kinds() const;
-  // Returns the elements of a kind, 1 x count in fp32 (a model without masters: in its own type).
-  // The caller may write them between finish_values() and publish(), which sends them to the other
-  // ranks.
+  // Returns the piece's elements of a kind, 1 x count, in fp32 (values without masters: in the
+  // model's type). The caller may write them between finish_values() and publish(); publish() sends
+  // them to the other ranks.
   Tensor values_of(const OwnedPiece& piece, size_t kind) const;
   const std::vector<OwnedPiece>& owned() const { return storage_.owned(); }
   // Returns true if the ranks of a stage own different parts, false if each owns the whole stage.
@@ -241,13 +242,12 @@ class Replica {
 
   MemoryReport memory() const;
   PipelineReport report_pipeline() { return gradients_.report(); }
-  // Return the time that this rank has waited for others, and the bytes that it has sent, since
-  // construction.
+  // Returns the time that this rank has waited for other ranks since construction.
   std::chrono::nanoseconds waited() const {
     return synchronizer_->waited() + gradients_.waited() + mesh_.unit_traffic().waited + met_;
   }
-  // Returns the bytes sent along each axis. Reductions over the data axis together with other axes
-  // count as traffic of the data axis.
+  // Returns the bytes that this rank has sent along each axis since construction. Reductions over
+  // the data axis together with other axes count as traffic of the data axis.
   std::array<double, kAxes> bytes_by_axis() const {
     std::array<double, kAxes> bytes = mesh_.unit_traffic().bytes;
     bytes[static_cast<size_t>(Axis::data)] += synchronizer_->bytes_sent();
@@ -266,15 +266,16 @@ class Replica {
   Communicator& world() { return mesh_.world(); }
 
  private:
-  // A failure in a step on one rank. All ranks report that of the lowest rank.
+  // A failure in a step on one rank. All ranks report the non-finite output of the first unit that
+  // has one, or else the lowest rank's non-finite gradient.
   struct StepFailure {
     enum Kind : int32_t { none, loss, gradient };
     int32_t kind = none;
     int32_t index = 0;  // index of the unit, or of the parameter
   };
 
-  // Returns true if results are exchanged after several steps. Models with experts cannot:
-  // overflows and the experts' loads need the samples of all ranks in each step.
+  // Returns true if results are exchanged after several steps. Models with experts exchange results
+  // after each step, because overflows and the experts' loads depend on the samples of all ranks.
   bool is_late() const { return reports_late(options_) && model_.expert_load() == nullptr; }
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
   int stage() const { return mesh_.place(Axis::pipeline); }
@@ -320,7 +321,7 @@ class Replica {
   ParameterStorage storage_;
   // The three parts of a step: exchange of gradients and values, computation of gradients, update.
   std::unique_ptr<Synchronizer> synchronizer_;
-  ParameterServer* servers_ = nullptr;  // synchronizer_ as a server; null if it is none
+  ParameterServer* servers_ = nullptr;  // synchronizer_ if it has servers, else null
   GradientProbe probe_;                 // forwards the hooks' calls to the synchronizer
   std::optional<int> overweight_;       // parameter whose weighted gradient overflowed
   StepGradients gradients_;
@@ -331,7 +332,7 @@ class Replica {
   std::chrono::nanoseconds met_{0};  // time spent in exchanging results with other ranks
   Trace* trace_ = nullptr;
   StepProfiler* profiler_ = nullptr;
-  // Hooks around those of the synchronizer. Each forwards to the previous one; hooks_ is the
+  // Hooks around the synchronizer's hooks. Each object forwards to the previous one; hooks_ is the
   // outermost.
   std::optional<TracingHooks> tracing_;
   std::optional<ProfilingHooks> profiling_;

@@ -8,7 +8,8 @@
 
 namespace tutti::training {
 
-// Returns the runner's options, completed by what the storage holds in files.
+// Returns `options` with the mesh, the storage's data type and, if activations are offloaded, its
+// pager.
 RunnerOptions runner_options(RunnerOptions options, ParameterStorage& storage, Mesh& mesh);
 
 // Returns the plans of the schedule for the mesh's pipeline stages.
@@ -19,17 +20,18 @@ pipeline::Plans make_plans(const Mesh& mesh, const PipelineOptions& options);
 pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const ReplicaOptions& options,
                                 const Mesh& mesh);
 
-// Collective. Returns the ranks with the same units: those along `axes`, on each of the stages that
-// hold the units.
+// Collective. Returns the ranks with the same units that differ from this rank only along `axes`,
+// on all stages that hold these units.
 Communicator ranks_along(Mesh& mesh, AxisSet axes, const pipeline::Placement& placement);
 
-// Collective. Returns the parameters' groups by the ranks over which gradients are summed; `batch`
-// is the group of those along the batch's axes.
+// Collective. Returns the parameters' groups by the ranks over which gradients are summed; `batch`:
+// the group of the ranks along the batch's axes.
 ParameterGroups make_groups(Mesh& mesh, Model& model, const Communicator& batch,
                             const pipeline::Placement& placement);
 
-// Returns the axes over which norms are summed within a stage. In ZeRO stage 0 each rank along the
-// other axes of the batch computes the whole norm itself.
+// Returns the axes over which norms are summed within a pipeline stage. In ZeRO stage 0, ranks
+// along the batch's axes have equal gradients (except of experts), so norms are not summed over
+// these axes.
 AxisSet counting_axes(const Model& model, int zero_stage);
 
 // Returns the storage's options, completed for this rank. Throws Error for parameters whose cuts
@@ -38,11 +40,12 @@ StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Pl
                                Model& model, const MeshPlace& place, const Optimizer& optimizer,
                                const std::vector<FactorTraffic>& factors);
 
-// Collective. Checks that ranks which each compute a result get the same bits, if the results must
-// be equal. Throws Error otherwise.
+// Collective. If several ranks compute a result that must be equal on all of them, throws
+// Error(unsupported) unless their products have the same bits.
 void check_products(const ReplicaOptions& options, const Optimizer& optimizer, Mesh& mesh);
 
-// Collective. Returns what makes the ranks' values or gradients equal.
+// Collective. Creates the synchronizer that the options determine. Throws Error(invalid_argument)
+// for options that exclude each other.
 std::unique_ptr<Synchronizer> make_synchronizer(Model& model, ParameterStorage& storage,
                                                 const ReplicaOptions& options,
                                                 const pipeline::Placement& placement, Mesh& mesh,

@@ -41,13 +41,14 @@ class Replica::ServedSteps {
   int64_t first_;
   LateSteps late_;
   std::optional<RankReducer> reducer_;
-  // Sums of squares of gradients, by step. async: of this worker's parts only. Other methods: of
-  // the sum over all workers; only known on the first server.
+  // For each step, with async the sum of squares of the gradients that this worker computed. With
+  // other methods the sum of squares of the gradients' sum over all workers, which only the first
+  // server sets.
   std::vector<double> squares_;
 };
 
 std::vector<StepResult> Replica::ServedSteps::run() {
-  // If gradients are clipped, only servers know the clipped gradients.
+  // If gradients are clipped, only servers have the clipped gradients.
   const bool adds = replica_.updater_.optimizer().adds_gradients() && !replica_.options_.clip &&
                     replica_.storage_.options().dtype == DType::f32;
   servers_.run({.first = first_,
@@ -95,7 +96,7 @@ void Replica::ServedSteps::update(const ShardUpdate& update) {
   if (leads()) squares_[static_cast<size_t>(update.step)] = norm * norm;
 }
 
-// Returns the results. Also tells workers that are not servers the number of updates.
+// Returns the results. Also sends the number of updates to the workers that are not servers.
 std::vector<StepResult> Replica::ServedSteps::results() {
   std::vector<double> sums = squares_;
   sums.push_back(leads() ? static_cast<double>(replica_.updater_.updates()) : 0);

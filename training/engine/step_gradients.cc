@@ -15,8 +15,8 @@ double mean_of(double sum, int64_t count) {
   return count == 0 ? 0 : sum / static_cast<double>(count);
 }
 
-// Returns the common layout of all tensors between units, any of which may be sent between two
-// stages.
+// Returns the layout that all tensors between units have. Any of these tensors may be sent between
+// two stages.
 ActivationLayout layout_between_units(const Model& model, int stages) {
   if (stages == 1) return kReplicated;  // one stage sends nothing
   const auto& units = model.units();
@@ -129,7 +129,8 @@ void StepGradients::count_experts(const StepBatches& batches) {
   ExpertLoad* const load = model_.expert_load();
   if (load == nullptr) return;
   load->begin_step();
-  // Otherwise the step's forward passes count everything before backward begins.
+  // No extra pass is necessary if the step's forward passes count everything before backward
+  // begins.
   if (!load->is_needed() || (batches.passes == 1 && !pipelined())) return;
   run_forward(batches.own, batches.passes, pipeline::StageMode::counting);
   load->share();

@@ -32,8 +32,8 @@ struct StepBatches {
   // Divisor of the loss, which is summed over all ranks' targets. 0: the number of counted targets,
   // which may be 0.
   int64_t targets = 0;
-  // The next step's micro-batches, if all ranks know them. Their counts are then exchanged together
-  // with this step's losses instead of in a separate message.
+  // The next step's micro-batches, or null. If no rank has null, their counts are exchanged
+  // together with this step's losses instead of in a separate message.
   const StepBatches* next = nullptr;
   // Called when this rank's gradients are computed; StepResult::signs is the number of ranks on
   // which it returned true.
@@ -61,8 +61,9 @@ struct StepLosses {
 // Measurements of the pipeline. Without a pipeline the lists are empty.
 struct PipelineReport {
   std::vector<int> cut;  // first unit of each chunk
-  // By pipeline rank: the maximum number of micro-batches (of any chunk) whose activations were
-  // kept at once, and the bytes of all activations and temporaries.
+  // One value per pipeline rank. `activations`: maximum number of micro-batches (of any chunk)
+  // whose activations were kept at once. `activation_bytes`: bytes of all activations and
+  // temporaries.
   std::vector<int64_t> activations;
   std::vector<int64_t> activation_bytes;
 };
@@ -109,8 +110,9 @@ class StepGradients {
 
   // Returns the first unit on this rank whose output was not finite in the last run.
   const std::optional<int>& broken_unit() const { return stage_.broken_unit(); }
-  // Returns the losses of the last run's steps, summed over all ranks; with empty `counts`, those
-  // of the evaluation. Each element of `more` becomes its sum over all ranks.
+  // Returns the losses of the last run's steps, summed over all ranks. If `counts` is empty,
+  // returns the losses of the last evaluation. Each element of `more` becomes its sum over all
+  // ranks.
   std::vector<StepLosses> share(std::span<const StepCounts> counts, std::span<double> more);
   // Returns the losses of steps that this rank computed in several runs: `own` has, for each step,
   // the sums of add_losses() after these runs.
@@ -132,8 +134,8 @@ class StepGradients {
   void add_found(size_t step, LossSums& sums) const;
   void run_forward(std::span<const MicroBatch> own, int64_t passes, pipeline::StageMode mode);
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
-  // Returns true if this rank's losses enter the step's sums: ranks along the other axes hold
-  // copies.
+  // Returns true if this rank's losses enter the step's sums. Of the ranks that hold copies of the
+  // same losses, only the first adds them.
   bool tells() const {
     const AxisSet others = AxisSet::all().without(kBatchAxes | AxisSet{Axis::pipeline});
     return stage_.has_losses() && mesh_.place().first_along(others);
@@ -150,7 +152,7 @@ class StepGradients {
   ModelRunner runner_;
   pipeline::Executor executor_;
   pipeline::ModelStage stage_;
-  size_t micro_batches_ = 0;  // number in each of the run's steps
+  size_t micro_batches_ = 0;  // number of micro-batches in each step of the run
   UnitHooks* hooks_ = nullptr;
   std::optional<pipeline::PollingHooks> polling_;  // forwards to hooks_
 };

@@ -29,7 +29,7 @@ struct KernelTotals {
 
   KernelTotals& operator+=(const KernelTotals& other);
 };
-using KernelTimes = std::map<std::string, KernelTotals>;  // totals by the kernel's name
+using KernelTimes = std::map<std::string, KernelTotals>;  // key: name of the kernel
 
 // A part of a step: one phase of one unit. The phases are forward, backward, weights (a deferred
 // backward_weight) and exchange, which is work around the unit such as checks and sums of
@@ -47,7 +47,7 @@ struct StepProfile {
   int64_t steps = 0;
   // number of warm-up steps that are not counted, because they touch memory for the first time
   int64_t skipped = 0;
-  double seconds = 0;  // seconds per step: the sum of its parts
+  double seconds = 0;  // seconds per step: the sum over `parts`
   std::vector<ProfilePart> parts;
 
   KernelTimes kernels() const;  // Returns the totals of all parts together.
@@ -64,8 +64,8 @@ class StepProfiler : public KernelObserver {
     auto operator<=>(const Place&) const = default;
   };
 
-  // Measure a step from begin() to end(), which takes the step's number. The first two steps are
-  // discarded once there are later ones.
+  // Measure the time from begin() to end(). `steps`: number of steps since begin(). The first two
+  // steps are discarded once there are later ones.
   void begin();
   void end(int64_t steps);
   // Ends the current part of the step and begins the part `place`. Returns the previous part. Has
@@ -91,8 +91,8 @@ class StepProfiler : public KernelObserver {
   int64_t skipped_ = 0;
 };
 
-// Makes the time from its construction to its destruction a part of the whole model. With a null
-// profiler has no effect.
+// Attributes the time from its construction to its destruction to a part of the whole model. Has no
+// effect if the profiler is null.
 class ProfileSpan {
  public:
   ProfileSpan(StepProfiler* profiler, StepProfiler::Phase phase) : profiler_(profiler) {

@@ -27,7 +27,7 @@ double bytes_of_gradients(std::span<const OwnedPiece> pieces) {
 }
 
 // Returns the bytes of an update: masters (or values without masters) and states count as read and
-// written, gradients as read.
+// written, gradients as read, and values with masters as written.
 double bytes_of_update(std::span<const OwnedPiece> pieces, size_t states) {
   double bytes = bytes_of_gradients(pieces);
   for (const OwnedPiece& piece : pieces) {
@@ -205,7 +205,7 @@ void Updater::visit_state(StateVisitor& visitor) {
     visitor.whole("optimizer." + place.state.name, place.parameter, place.state.shape,
                   tensor_at(values.data(), DType::f32, 1, std::ssize(values)));
   }
-  // A checkpoint without the number had no skipped steps: one update per step.
+  // A run whose checkpoint lacks the number skipped no steps, so it made one update per step.
   visitor.number("updates", updates_, visitor.step());
   if (!scaler_) return;
   LossScaler::State scaler = scaler_->state();

@@ -60,12 +60,12 @@ class Updater {
 
   // Returns the number of updates: steps without the skipped ones.
   int64_t updates() const { return updates_; }
-  void set_updates(int64_t updates) { updates_ = updates; }  // updates that other ranks made
+  void set_updates(int64_t updates) { updates_ = updates; }  // used for updates by other ranks
   const Optimizer& optimizer() const { return *optimizer_; }
   const std::optional<LossScaler>& scaler() const { return scaler_; }
   // Returns the names of the optimizer's states: "optimizer.m" ...
   std::vector<std::string> kinds() const;
-  // Returns the elements of a piece in state number `state`, 1 x count: f32, or u8 codes.
+  // Returns a piece's elements of the state with index `state`, 1 x count: f32, or u8 codes.
   Tensor state_of(const OwnedPiece& piece, size_t state) const;
   int64_t bytes() const;  // bytes of the states, in memory or in files
   // Returns the bytes of the states of the two largest whole parameters.

@@ -1,6 +1,6 @@
-// Communication of a unit with the ranks along an axis of the mesh, this one included. Its lifetime
-// counts as waiting for them: Mesh::unit_traffic() accumulates this time, and the bytes that this
-// rank sends.
+// Communication of a unit with the ranks along an axis of the mesh, this rank included. The
+// object's lifetime counts as waiting for those ranks. Mesh::unit_traffic() accumulates this time,
+// and the bytes that this rank sends.
 #pragma once
 
 #include <chrono>
@@ -28,7 +28,7 @@ class AxisCall {
   AxisCall(const AxisCall&) = delete;
   AxisCall& operator=(const AxisCall&) = delete;
 
-  // Returns true in a pass without a mesh, in which a model is measured on one rank.
+  // Returns true if the pass has no mesh, because a model is measured on one rank.
   bool alone() const { return pass_.mesh == nullptr; }
   Communicator& ranks() const { return pass_.mesh->along(axis_); }
   Pass& pass() const { return pass_; }
@@ -46,7 +46,7 @@ class AxisCall {
     count(call, times * static_cast<double>(tensor.bytes()) * (size_ - 1) / size_);
   }
 
-  // Returns blocks of count(rank) elements for each rank.
+  // Returns one block per rank, with count(rank) elements.
   template <typename Count>
   Blocks blocks(const Count& count) const {
     std::vector<uint64_t> counts;

@@ -1,5 +1,5 @@
 // Tracks which buckets of gradients are complete on this rank, and which one to reduce over ranks
-// next. It has neither memory nor messages (data_parallel.h has both).
+// next. It neither holds gradients nor sends messages (data_parallel.h does both).
 //
 //   begin_step() -> contribute() for each use of a parameter, once a micro-batch
 //                     -> next(): the buckets that may be summed, every rank in the same order
@@ -22,8 +22,8 @@ namespace tutti::training {
 class BucketProgress {
  public:
   // Creates the tracker. `used_by`: the parameters of each unit. `joined`: parameters to which
-  // another pipeline stage contributes once, at the end of a step. `by_micro_batch`: reduce in a
-  // round per micro-batch, except for joined buckets.
+  // another pipeline stage contributes once, at the end of a step. `by_micro_batch`: reduce a
+  // bucket once per micro-batch, unless it has a joined parameter.
   BucketProgress(const Layout& layout, std::vector<std::vector<int>> used_by,
                  std::vector<int> joined, bool by_micro_batch);
 
@@ -33,12 +33,12 @@ class BucketProgress {
   bool contribute(int parameter);
   // Returns the next bucket to reduce, if one is ready. Returns each bucket once per round.
   std::optional<int> next();
-  // Returns true if next() has returned every bucket as often as the step requires.
+  // Returns true if every bucket has received all contributions of the step.
   bool complete() const;
   // Returns the parameters that lack contributions.
   std::vector<int> missing() const;
-  // Stops waiting for missing contributions: the remaining buckets may be reduced. Not allowed with
-  // by_micro_batch.
+  // Stops waiting for missing contributions, so that next() also returns the remaining buckets. Not
+  // allowed with by_micro_batch.
   void give_up_waiting();
   // Returns true if the bucket has a joined parameter.
   bool joined(int bucket) const { return buckets_[static_cast<size_t>(bucket)].joined; }
@@ -48,7 +48,7 @@ class BucketProgress {
     bool joined = false;
     int64_t in_round = 0;       // number of contributions per round
     int64_t contributions = 0;  // number of contributions still missing in this round
-    int64_t rounds = 0;         // number of rounds still to end
+    int64_t rounds = 0;         // number of rounds that have not ended
   };
   void report_in_order();
 
@@ -59,9 +59,8 @@ class BucketProgress {
   std::vector<State> buckets_;
   std::vector<int64_t> expected_;  // by parameter: number of contributions in this step
   std::vector<int64_t> reached_;   // by parameter: number of contributions so far
-  int first_unreported_ =
-      0;                   // first bucket that next() has not returned, if it returns them in order
-  std::deque<int> ready_;  // buckets that are ready, but not returned by next() yet
+  int first_unreported_ = 0;       // first bucket that is not ready yet; unused if by_micro_batch_
+  std::deque<int> ready_;          // buckets that are ready, but not returned by next() yet
 };
 
 }  // namespace tutti::training

@@ -12,13 +12,13 @@
 
 namespace tutti::training {
 
-// Allocates zeroed memory for messages from the backend. If that is null, allocates host memory
-// from the communicator, which the other ranks of the host can read directly.
+// Allocates zeroed memory for messages. It is the backend's memory or, if `backend` is null, host
+// memory of the communicator, which the other ranks of the host can read directly.
 Memory<std::byte> allocate_shared(Communicator& communicator, const Backend* backend, size_t bytes);
 
 class BufferPool {
  public:
-  // Creates a pool that allocates from the backend's memory; null: the host's.
+  // Creates a pool that allocates the backend's memory, or host memory if `backend` is null.
   explicit BufferPool(Communicator communicator, const Backend* backend = nullptr)
       : communicator_(std::move(communicator)), backend_(backend) {}
   // Returns a buffer with unspecified contents.

@@ -7,7 +7,7 @@
 namespace tutti::training {
 namespace {
 
-// The images that the tensor-parallel ranks share.
+// Converts images that the tensor-parallel ranks share.
 class Images {
  public:
   Images(Pass& pass, const MeshPlace& place, const ImageShape& whole)
@@ -100,7 +100,8 @@ class Images {
     return call_.blocks([&](int rank) { return part(rank).size(); });
   }
 
-  // Calls visit(rank's part, its range in `packed`) for consecutive parts of all ranks.
+  // Calls visit(the rank's part, its elements in `packed`) for each rank. The parts are consecutive
+  // in `packed`.
   template <typename Part, typename Visit>
   void for_each_packed(Tensor packed, const Part& part, const Visit& visit) const {
     int64_t at = 0;
@@ -138,7 +139,7 @@ bool cuts_images(const ActivationLayout& layout) {
   return spread == Spread::channels || spread == Spread::pixels;
 }
 
-// Returns true if rows and columns describe the conversion, whether or not rows are images.
+// Returns true if neither layout cuts images, so that convert_layout() can do the conversion.
 bool is_of_rows(const ActivationLayout& from, const ActivationLayout& to) {
   return !cuts_images(from) && !cuts_images(to);
 }

@@ -23,12 +23,12 @@ namespace tutti::training {
 ImageGrid strips_of(const MeshPlace& place);
 
 // Returns `images`, samples x pixels x channels and contiguous, converted from layout `from` to
-// `to`. `whole`: the shape of an undivided image. A row of columns counts as an image of one pixel.
-// The layouts may differ along the tensor axis only. Memory, counted bytes, blocking, and passes
-// without a mesh are as in convert_layout().
+// `to`. `whole`: the shape of an undivided image. A row of a matrix counts as an image of one pixel
+// whose channels are the columns. The layouts may differ along the tensor axis only. Memory,
+// counted bytes, blocking, and passes without a mesh are as in convert_layout().
 Tensor convert_images(Pass& pass, const MeshPlace& place, Tensor images, const ImageShape& whole,
                       const ActivationLayout& from, const ActivationLayout& to);
-// Does the same for conversions without a sum.
+// Overload for conversions without a sum.
 ConstTensor convert_images(Pass& pass, const MeshPlace& place, ConstTensor images,
                            const ImageShape& whole, const ActivationLayout& from,
                            const ActivationLayout& to);

@@ -12,7 +12,7 @@
 namespace tutti::training {
 namespace {
 
-// The ranks along one axis, and the tensor that they share.
+// Converts a tensor that the ranks along one axis share.
 class Line {
  public:
   Line(Pass& pass, const MeshPlace& place, Axis axis, const WholeShape& whole)
@@ -50,7 +50,7 @@ class Line {
     return all;
   }
 
-  // Converts own rows with all columns to all rows of own columns (all-to-all).
+  // Converts this rank's rows, with all columns, to all rows of this rank's columns (all-to-all).
   Tensor rows_to_columns(ConstTensor own) {
     const int64_t columns = own_columns().count;
     const Tensor result = arena().take(own.dtype, whole_.rows, columns);
@@ -81,7 +81,7 @@ class Line {
     return result;
   }
 
-  // Sums over the ranks, in the tensor's memory.
+  // Replaces the tensor by its sum over the ranks.
   Tensor summed(Tensor tensor) {
     const bool in_order = call_.pass().slices > 1;
     if (alone()) {
@@ -102,7 +102,7 @@ class Line {
     if (!alone()) ranks().all_reduce(as_const(as_buffer(tensor)), as_buffer(tensor), ReduceOp::max);
   }
 
-  // Returns this rank's rows of the sum, in the tensor's memory.
+  // Replaces this rank's rows of the tensor by their sum over the ranks, and returns them.
   Tensor summed_rows(Tensor tensor) {
     const Tensor own = tensor.row_range(own_rows().first, own_rows().count);
     call_.count("reduce_scatter", tensor);
@@ -133,7 +133,7 @@ class Line {
     ranks().all_to_allv(as_buffer(from), call_.blocks(sent), as_buffer(to), call_.blocks(received));
   }
 
-  // Copies parts of columns, which follow each other, to their places.
+  // Copies each rank's columns, which are consecutive blocks in `parts`, to their place in `all`.
   void unpack_columns(ConstTensor parts, Tensor all) const {
     int64_t at = 0;
     for (int rank = 0; rank < call_.size(); ++rank) {

@@ -23,21 +23,21 @@ struct WholeShape {
 };
 
 // Returns `tensor`, which must be contiguous, converted from layout `from` to `to`. The layouts may
-// differ along at most one axis. `whole` is the shape without a cut along that axis, and `place`
-// the place of the rank for which the model was built. The result is in the same memory (a sum
+// differ along at most one axis. `whole`: the shape without a cut along that axis. `place`: the
+// place of the rank for which the model was built. The result is in the same memory (a sum
 // overwrites its term; own rows or columns are views) or in the pass's arena.
 //
 // Collective among the ranks along the axis, and blocking: Mesh::unit_traffic() counts bytes and
-// time. Without a mesh (a model that is measured on one rank), other ranks' data are taken as 0. In
-// deterministic mode the terms of a sum are added in a fixed order (core/slices.h).
+// time. Without a mesh (a model that is measured on one rank), other ranks' data are treated as 0.
+// In deterministic mode the terms of a sum are added in a fixed order (core/slices.h).
 Tensor convert_layout(Pass& pass, const MeshPlace& place, Tensor tensor, const WholeShape& whole,
                       const ActivationLayout& from, const ActivationLayout& to);
-// Does the same for conversions without a sum.
+// Overload for conversions without a sum.
 ConstTensor convert_layout(Pass& pass, const MeshPlace& place, ConstTensor tensor,
                            const WholeShape& whole, const ActivationLayout& from,
                            const ActivationLayout& to);
 
-// Replaces each element by its maximum over the ranks along the axis. Collective among these ranks
+// Replaces each element by its maximum over the ranks along `axis`. Collective among these ranks
 // and blocking.
 void largest_over_ranks(Pass& pass, const MeshPlace& place, Axis axis, Tensor tensor);
 

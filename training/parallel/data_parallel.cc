@@ -176,7 +176,7 @@ void DataParallel::before_forward(int unit) {
   read_ahead(options_.overlap ? unit + 2 : unit + 1);
 }
 
-// Starts to load the shards that the next gathers send, if they are in files.
+// If shards are in files, starts to load those that the unit's gathers will send.
 void DataParallel::read_ahead(int unit) {
   for (const int bucket : buckets_of(unit)) {
     if (state(bucket).values == ValueState::absent) storage_.fetch_own_values(bucket);
@@ -236,7 +236,7 @@ void DataParallel::before_backward(int unit) {
 void DataParallel::acquire_gradients(int unit) {
   if (storage_.whole_gradients()) return;
   for (const int bucket : buckets_of(unit)) {
-    // the reduction of an earlier round
+    // Wait for the bucket's reduction of an earlier round.
     while (std::ranges::count(in_flight_, bucket) > 0) finish_first(true);
     if (storage_.gradients(bucket).data != nullptr) continue;
     while (std::ssize(in_flight_) >= kGradientBucketsInFlight) finish_first(true);
@@ -244,7 +244,7 @@ void DataParallel::acquire_gradients(int unit) {
   }
 }
 
-// Acquires the gradients of a bucket that no backward may have reached.
+// Acquires the gradients of a bucket, unless a backward has acquired them.
 void DataParallel::hold_gradients(int bucket) {
   if (storage_.gradients(bucket).data == nullptr) storage_.acquire_gradients(bucket);
 }
@@ -292,8 +292,8 @@ void DataParallel::sum_separately(int parameter, std::span<const Tensor> uses) {
   waited_ += Clock::now() - start;
 }
 
-// Zeroes a gradient on all ranks but the first: the bucket's all-reduce then adds zeros to a
-// complete sum.
+// Zeroes a gradient on all ranks but the first, so that the bucket's all-reduce adds only zeros to
+// the first rank's complete sum.
 void DataParallel::keep_on_first(int parameter) {
   const int bucket = storage_.layout().slots[static_cast<size_t>(parameter)].bucket;
   if (storage_.ranks_of(bucket).rank() > 0) zero(model_.parameters().at(parameter).gradient);
@@ -336,7 +336,8 @@ void DataParallel::launch(int bucket) {
   if (!options_.overlap) finish_all();
 }
 
-// Finishes the reduction in flight that started first.
+// Finishes the reduction in flight that started first. Returns false if the reduction is not
+// complete and `blocking` is false.
 bool DataParallel::finish_first(bool blocking) {
   const int bucket = in_flight_.front();
   BucketState& at = state(bucket);

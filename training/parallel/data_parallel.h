@@ -6,12 +6,12 @@
 //
 // Stage 0 sums each bucket on all ranks (all-reduce). Stages 1 to 3 sum it only at its owners
 // (reduce-scatter), which update their shards; the values are then gathered (all-gather). Stage 3
-// keeps no whole values: it gathers the buckets of a unit before the unit runs, prefetches those of
-// the next one meanwhile, and releases them afterwards.
+// keeps no whole values: it gathers the buckets of a unit before the unit runs, meanwhile
+// prefetches the buckets of the next unit, and releases them afterwards.
 //
 // A step of several micro-batches accumulates their gradients, and reduces once. Stages 2 and 3
-// would need whole gradients for that. If allowed, they instead reduce each micro-batch's gradients
-// separately, and owners accumulate the shards (StorageOptions::shard_sums).
+// would need whole gradients for that. If StorageOptions::shard_sums allows it, they instead reduce
+// each micro-batch's gradients separately, and owners accumulate the shards.
 //
 // Li et al.: PyTorch distributed, 2020 (buckets); Rajbhandari et al.: ZeRO, 2020 (stages).
 //
@@ -61,19 +61,20 @@ class CommunicationHook {
   virtual void start(Communicator& communicator, int bucket, Tensor gradients) = 0;
   virtual void finish(int bucket, Tensor gradients) = 0;
   // Makes progress and returns true if a started bucket may be finished without waiting. Such
-  // buckets are finished during backward, on each rank at a different time, so it must return false
-  // if finish() begins a collective.
+  // buckets are finished during backward, on each rank at a different time, so test() must return
+  // false if finish() begins a collective.
   virtual bool test(int bucket) { return false; }
   // remembers() returns true if a step's sums depend on earlier steps. All steps' gradients must
-  // then have the same scale. states() takes the arguments of start() and returns the state, which
-  // may be changed between two steps.
+  // then have the same scale. states() returns the state, which the caller may change between two
+  // steps. `communicator`: as for start(); `gradients`: type of the gradients.
   virtual bool remembers() const { return false; }
   virtual std::vector<HookState> states(Communicator& communicator, DType gradients) { return {}; }
-  // Returns the time that finish() has spent computing since construction; the rest is waiting.
+  // Returns the time that finish() has spent computing since construction; the rest of its time is
+  // waiting.
   virtual std::chrono::nanoseconds computed() const { return {}; }
   virtual int64_t bytes() const = 0;  // Returns the hook's memory in bytes.
-  // Returns the bytes of elements that a rank sends and receives for the bucket that was finished
-  // last, counted as for an all-reduce.
+  // Returns the payload P in bytes of the bucket that was finished last: each of N ranks has sent 2
+  // P (N - 1) / N bytes, as in an all-reduce of P bytes.
   virtual int64_t payload_bytes(int bucket, Tensor gradients) const = 0;
 };
 
@@ -113,11 +114,12 @@ class DataParallel : public Synchronizer {
   // Starts a step; `passes` has, for each unit, the number of its backward calls. A bucket is
   // reduced when all backward calls of its units are done.
   void begin_step(const std::vector<int64_t>& passes) override;
-  void begin_step(int64_t passes);  // the same number for all units
+  void begin_step(int64_t passes);  // the same number of passes for all units
   void begin_join(int parameter) override;
   void join(int parameter) override;
   // Blocks until the gradients of owned pieces are summed over all ranks. Throws
-  // Error(invalid_argument) that names parameters which no backward reached.
+  // Error(invalid_argument), which names the parameters, if no backward reached some parameters and
+  // allow_unused is false.
   void finish_gradients() override;
 
   void before_forward(int unit) override;
@@ -129,7 +131,7 @@ class DataParallel : public Synchronizer {
 
   // Visits the hook's state.
   void visit_state(StateVisitor& visitor) override;
-  // memory of the hook
+  // Returns the hook's memory in bytes.
   int64_t bytes() const override { return hook_ == nullptr ? 0 : hook_->bytes(); }
 
   std::chrono::nanoseconds waited() const override { return waited_; }

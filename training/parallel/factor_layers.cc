@@ -5,7 +5,8 @@
 namespace tutti::training {
 namespace {
 
-// Returns true if the whole gradient is that of one dense layer.
+// Returns true if the parameter is in `storage` and is the unsharded weight of only one dense
+// layer.
 bool has_factors(const ParameterTable& table, int parameter, const StorageOptions& storage) {
   const ParameterSpec& spec = table.specs()[static_cast<size_t>(parameter)];
   if (!spec.is_dense || !spec.placement.is_whole()) return false;

@@ -34,13 +34,13 @@ struct FactorTraffic {
   int parameter = 0;
   std::string name;
   int64_t rows = 0;  // number of rows per step, over all ranks
-  // Bytes that a rank sends per step: for the factors, and what it would send for the gradient.
+  // Bytes per step that a rank sends as factors, and that it would send to sum the gradient.
   double factor_bytes = 0;
   double gradient_bytes = 0;
 };
 
-// Returns the layers that `options` choose, in the order of the parameters. Of `storage` the
-// parameters (none: all), types and stage count. `ranks`: number of ranks that sum gradients.
+// Returns the layers that `options` choose, in the order of the parameters. `storage`: only its
+// parameters (nullopt: all), types and stage are used. `ranks`: number of ranks that sum gradients.
 std::vector<FactorTraffic> factor_layers(const Model& model, const FactorOptions& options,
                                          const StorageOptions& storage, int ranks);
 std::vector<int> parameters_of(const std::vector<FactorTraffic>& layers);

@@ -31,7 +31,7 @@ class MeshExchange : public HaloMessages::Exchange {
         bytes_(bytes_of_all(sent, type)),
         sent_(lend(std::move(sent), type)),
         received_(lend(std::move(received), type)) {}
-  // After an error messages may still be in flight, so their memory is not returned to the pool.
+  // After an error, messages may still be in flight, so their memory is not returned to the pool.
   ~MeshExchange() override {
     if (!in_flight_.empty()) return;
     give_back(sent_);
@@ -61,7 +61,7 @@ class MeshExchange : public HaloMessages::Exchange {
   }
 
  private:
-  using Lent = std::vector<std::pair<int, Tensor>>;  // by peer: memory of a message
+  using Lent = std::vector<std::pair<int, Tensor>>;  // peer, and memory of the message
 
   static ConstTensor as_const(const Tensor& tensor) { return tensor; }
   Lent lend(Messages messages, DType type) {
@@ -87,7 +87,7 @@ class MeshExchange : public HaloMessages::Exchange {
   std::vector<Work> in_flight_;
 };
 
-// For a pass without a mesh, in which a model is measured on one rank: received data are 0.
+// Exchange in a pass without a mesh, in which a model is measured on one rank. Received data are 0.
 class NoExchange : public HaloMessages::Exchange {
  public:
   NoExchange(Pass& pass, Axis axis, DType type, const Messages& sent, const Messages& received)

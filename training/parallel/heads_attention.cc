@@ -18,14 +18,13 @@ struct Heads {
   Share keys;
 };
 
-// Exchanges own tokens of all heads for all tokens of own heads, and back, by all-to-all among the
-// ranks along the context axis.
+// Exchanges this rank's tokens of all heads for all tokens of this rank's heads, and back, by
+// all-to-all among the ranks along the context axis.
 class Exchange {
  public:
   Exchange(Pass& pass, const AttentionShape& heads)
       : pass_(pass), partition_(*pass.batch->partition), shape_(heads) {}
 
-  // Returns the heads of a rank.
   Heads heads_of(int rank) const {
     const Share queries = even_share(shape_.heads, rank, partition_.ranks());
     if (queries.count == 0) return {};
@@ -125,7 +124,7 @@ class Exchange {
   }
 
   void unpack_by_rank(ConstTensor packed, Share Heads::*heads, Tensor own_rows) {
-    int64_t at = 0, written = 0;  // in columns
+    int64_t at = 0, written = 0;  // `at` in elements, `written` in columns
     for (int rank = 0; rank < partition_.ranks(); ++rank) {
       const auto [first, count] = columns(rank, heads);
       const int64_t size = own_rows.rows * count;
@@ -143,7 +142,8 @@ class Exchange {
     }
   }
 
-  // Calls body(rows, their tokens) for the ranges of all ranks, which follow each other in `all`.
+  // Calls body(rows, range of their tokens) for the token ranges of all ranks, which are
+  // consecutive in `all`.
   template <bool is_const, typename Body>
   void for_each_range(BasicTensor<is_const> all, int64_t width, const Body& body) const {
     int64_t at = 0;

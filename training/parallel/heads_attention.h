@@ -6,8 +6,8 @@
 //   rank 0    [ tokens 0, 3 ]   --q, k, v-->   [ all ]  rank 0      [ all ]  rank 1
 //   rank 1    [ tokens 1, 2 ]   <--output---
 //
-// Heads may be distributed unevenly: a rank may have one more than another, or none. A key head
-// goes to each rank that has one of its query heads.
+// Heads may be distributed unevenly: a rank may have one head more than another rank, or none. A
+// key head goes to each rank that has one of its query heads.
 #pragma once
 
 #include "training/modules/attention_over_ranks.h"

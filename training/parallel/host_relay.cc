@@ -50,7 +50,7 @@ HostRelay::HostRelay(Pass& pass, AxisSet axes, const ExpertChoices& choices,
   const std::vector<Sent> rows = rows_by_host(choices, hosts, ranks.rank(), rank_of);
   const auto each = static_cast<size_t>(each_);
   std::vector<int64_t> counts(static_cast<size_t>(ranks.size()));
-  // By row and choice: expert and weight.
+  // For each row, the experts of its choices, then their weights; -1 if a choice is not in the row.
   std::vector<double> columns(rows.size() * 2 * each, -1);
   places_.assign(choices.experts.size(), -1);
   row_of_choice_ = places_;

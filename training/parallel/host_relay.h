@@ -30,12 +30,13 @@ struct ExpertChoices {
 class HostRelay {
  public:
   // Decides where rows go. Collective among the ranks along `axes`. `rank_of` returns an expert's
-  // owner among them.
+  // owner among these ranks.
   HostRelay(Pass& pass, AxisSet axes, const ExpertChoices& choices,
             const std::function<int(int64_t)>& rank_of);
 
-  // places() returns for each choice the row that is sent for it if it is the first choice on a
-  // host, otherwise a negative number. tokens() returns for each row its token.
+  // places() returns, for each choice, the index of the row to send if the choice is its token's
+  // first one on a host, otherwise a negative number. tokens() returns the token of each row to
+  // send.
   std::span<const int32_t> places() const { return places_; }
   std::span<const int32_t> tokens() const { return tokens_; }
   // arrived() returns the number of rows received for this host, which this rank forwards to the
@@ -44,16 +45,15 @@ class HostRelay {
   int64_t arrived() const { return exchange_.received(); }
   ExpertChoices choices() const { return {experts_, weights_, each_}; }
 
-  // Collective. Starts to send rows to their hosts. return_rows() sends back the sums of their
-  // outputs.
+  // Collective. dispatch() starts to send rows to their hosts. return_rows() starts to send back
+  // the sums of the rows' outputs.
   RowExchange::Transfer dispatch(Pass& pass, ConstTensor sent, Tensor arrived) const {
     return exchange_.dispatch(pass, sent, arrived);
   }
   RowExchange::Transfer return_rows(Pass& pass, ConstTensor sums, Tensor received) const {
     return exchange_.return_rows(pass, sums, received);
   }
-  // Collective. Sends a number for each choice of the forwarded rows back to the senders of the
-  // rows.
+  // Collective. Sends one number per choice of each forwarded row back to the row's sender.
   void return_numbers(Pass& pass, std::span<const double> of_arrived,
                       std::span<double> of_choices) const;
 
@@ -61,7 +61,7 @@ class HostRelay {
   int64_t each_;
   RowExchange exchange_;
   std::vector<int32_t> places_, tokens_;
-  // by choice: its row among those that are sent; negative: none
+  // by choice: index of its row among the rows to send; negative: none
   std::vector<int32_t> row_of_choice_;
   std::vector<int32_t> experts_;
   std::vector<double> weights_;

@@ -13,9 +13,9 @@ namespace tutti::training {
 
 class MeanValues {
  public:
-  // Copies `shared`, f32 values in the order of owned pieces. If it is empty, computes the mean of
-  // the ranks' values, collective over `ranks`. `storage`, which must have the same pieces on each
-  // rank, must outlive the object.
+  // Copies `shared`, f32 values in the order of owned pieces. If `shared` is empty, computes the
+  // mean of the ranks' values, which is collective over `ranks`. `storage`, which must have the
+  // same pieces on each rank, must outlive the object.
   MeanValues(ParameterStorage& storage, Communicator ranks, std::span<const float> shared);
 
   // Returns the part of the mean that corresponds to OwnedPiece::updated().

@@ -24,8 +24,8 @@ namespace tutti::training {
 
 class Trace;
 
-// Number of ranks along each axis. One axis may have 0, which means as many ranks as the other axes
-// leave.
+// Number of ranks along each axis. One axis may have size 0, which means as many ranks as the other
+// axes leave.
 struct MeshShape {
   int tensor = 1;
   int context = 1;
@@ -56,8 +56,8 @@ class Mesh {
   Communicator& group(AxisSet axes);
   Communicator& along(Axis axis) { return group({axis}); }
 
-  // The hosts of a group's ranks, and a communicator of the ranks on this host. Created at the
-  // first call, like the group.
+  // The hosts of a group's ranks, and a communicator of the ranks on this host. The first call of
+  // by_hosts() creates it, as for a group.
   struct ByHosts {
     Hosts hosts;  // hosts of the group's ranks
     Communicator inside;
@@ -78,13 +78,14 @@ class Mesh {
   // Counts a call that started at `start` and ends now. `call`: its name, a literal ("all_reduce").
   void add_unit_traffic(Axis axis, const char* call, double bytes,
                         std::chrono::steady_clock::time_point start);
-  // Records such calls as events from now on; `trace` must outlive the mesh and its copies.
+  // Records the counted calls as trace events from now on; `trace` must outlive the mesh and its
+  // copies.
   void record(Trace& trace) { unit_traffic_->trace = &trace; }
 
-  // Returns the pool of buffers for messages along an axis, which ranks of the host can read
-  // directly. The first call determines the memory space.
+  // Returns the pool of buffers for messages along `axis`. Other ranks of the host can read the
+  // buffers directly. Their memory is that of `backend` in the first call for the axis.
   BufferPool& messages(Axis axis, const Backend* backend);
-  // Returns the bytes of all these buffers.
+  // Returns the bytes of all pools' buffers.
   int64_t message_bytes() const;
 
   // Aborts the world and all groups created so far, on every rank.
@@ -92,19 +93,19 @@ class Mesh {
 
   const MeshPlace& place() const { return place_; }
   int size(Axis axis) const { return place_.size(axis); }
-  // Return the place along `axis` of this rank, and of any rank of the world.
+  // Return the place along `axis` of this rank, and of `rank` of the world.
   int place(Axis axis) const { return place_.place(axis); }
   int place_of(int rank, Axis axis) const { return place_.of_rank(rank).place(axis); }
   // Returns the axes with more than one place.
   AxisSet used() const;
-  // Returns true if that rank has the same places as this one along all of these axes.
+  // Returns true if `rank` has the same place as this rank along each of `axes`.
   bool is_beside(int rank, AxisSet axes) const;
 
  private:
   Communicator world_;
   MeshPlace place_;
   std::string host_;
-  // key: the axes with more than one place
+  // key: those of the group's axes that have more than one place
   std::shared_ptr<std::map<AxisSet, Communicator>> groups_;
   std::shared_ptr<std::map<AxisSet, ByHosts>> by_hosts_ =
       std::make_shared<std::map<AxisSet, ByHosts>>();
@@ -113,8 +114,8 @@ class Mesh {
   std::shared_ptr<UnitTraffic> unit_traffic_ = std::make_shared<UnitTraffic>();
 };
 
-// Returns the place of rank 0, with the free axis resolved. Experts are sharded over data ranks if
-// their number allows it (the axis expert), otherwise over context or tensor-parallel ranks as
+// Returns the place of rank 0, with the free axis resolved. Experts are sharded over data ranks
+// (the axis expert) if shape.expert allows it, otherwise over context or tensor-parallel ranks as
 // well:
 //
 //   tensor 2 x data 4   experts over 2 or 4 ranks   data 2 or 4

@@ -12,7 +12,7 @@ namespace tutti::training {
 
 class RankMatrices : public MatrixExchange {
  public:
-  // Creates the exchange. `layout`: rank r of `owners` owns shard r of it. The layout and the
+  // Creates the exchange. Rank r of `owners` owns shard r of `layout`. The layout and the
   // specifications must outlive the object.
   RankMatrices(Communicator owners, const Layout& layout, const std::vector<ParameterSpec>& specs)
       : owners_(std::move(owners)), layout_(layout), specs_(specs) {}

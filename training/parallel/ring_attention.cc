@@ -26,7 +26,8 @@ void convert_rows(ConstTensor from, Tensor to) {
   }
 }
 
-// Keys and, beside them, values, row by row, so that a range of rows is one message.
+// Each row has the keys and, beside them, the values of one token, so that a range of rows is one
+// message.
 struct KeysAndValues {
   Tensor all;
 
@@ -35,7 +36,8 @@ struct KeysAndValues {
   KeysAndValues rows(const Share& rows) const { return {all.row_range(rows.first, rows.count)}; }
 };
 
-// Returns one size for all micro-batches of a shape, although their divisions differ slightly.
+// Returns the number of rows of a message's memory. All micro-batches of a shape need the same
+// number, although their partitions differ slightly, so they reuse the memory.
 int64_t rows_of_message(const TokenPartition& partition) {
   const int64_t even = partition.mask().tokens() / partition.ranks();
   return std::max(partition.most(), even + even / 16 + 1);
@@ -64,8 +66,8 @@ class Ring {
   int before(int step) const { return (partition_.rank() + ranks() - step) % ranks(); }
   int after(int step) const { return (partition_.rank() + step) % ranks(); }
 
-  // Returns memory for keys and values of this rank or another. The ranks of the host read sent
-  // messages directly, while this rank computes.
+  // Returns memory for keys and values of this rank or another rank. Other ranks of the host read
+  // sent messages directly, while this rank computes.
   KeysAndValues take_message(DType type) {
     const int64_t rows = rows_of_message(partition_);
     if (pass_.mesh == nullptr) {
@@ -119,8 +121,8 @@ class Ring {
   std::vector<BackendMemory> alone_;  // memory that replaces lent_ in a pass without a mesh
 };
 
-// Returns the shape of attention of this rank's queries to those keys of `rank` to which they
-// attend.
+// Returns the shape of the attention of this rank's queries to those keys of `rank` that they
+// attend to.
 AttentionShape shape_on(const AttentionShape& heads, const TokenPartition& partition, int rank) {
   AttentionShape shape = heads;
   shape.keys = partition.seen_of(rank).count;
@@ -129,7 +131,7 @@ AttentionShape shape_on(const AttentionShape& heads, const TokenPartition& parti
   return shape;
 }
 
-// Some query heads, and the key heads that serve them.
+// Some query heads, and the key heads that they use.
 struct Turn {
   AttentionShape shape;
   Share queries, keys;  // ranges of heads
@@ -148,8 +150,8 @@ struct Turn {
   }
 };
 
-// Calls body(turn) for all heads, as many at a time as there are threads; makes progress on
-// messages in between.
+// Divides the heads into turns with as many key heads as there are threads. Calls body(turn) for
+// each, and makes progress on messages after it.
 template <typename Body>
 void in_turns(Ring& ring, const AttentionShape& all, const Body& body) {
   const auto first_query = [&](int64_t key_head) {
@@ -170,8 +172,8 @@ void in_turns(Ring& ring, const AttentionShape& all, const Body& body) {
 }
 
 // Calls body(step, keys and values) for each step. In step 0 the keys and values are this rank's,
-// in a later step those of rank before(step) to which this rank attends. `own`: the keys and values
-// that the other ranks receive.
+// in a later step those of rank before(step) to which this rank attends. `own`: this rank's keys
+// and values, which are sent to the other ranks.
 template <typename Body>
 void go_round(Ring& ring, const TokenPartition& partition, const KeysAndValues& own,
               const Body& body) {
@@ -220,7 +222,7 @@ class GradientsHome {
     ring_.wait(sends_[buffer]);
     return parts_[buffer].rows({0, partition_.seen_of(ring_.before(step)).count});
   }
-  // Sends the gradients of a step, which are complete.
+  // Sends the complete gradients of a step.
   void send(int step, const KeysAndValues& part) {
     sends_[static_cast<size_t>(step % 2)] = ring_.send(part, ring_.before(step), kGradients);
     add_received();
@@ -248,7 +250,7 @@ class GradientsHome {
   std::array<KeysAndValues, 2> parts_;
   std::array<Work, 2> sends_;
   Work receive_;
-  Share seen_;  // rows of this rank to which the part belongs
+  Share seen_;  // this rank's rows whose gradients are in received_
 };
 
 KeysAndValues pack(Ring& ring, const ConstQkv& own) {

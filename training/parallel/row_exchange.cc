@@ -41,7 +41,7 @@ RowExchange::RowExchange(const RowPeers& peers, std::span<const int64_t> counts)
     sent_.push_back(sum_of(its));
     if (rank == own_) own = its;
   }
-  std::vector<int64_t> all;  // by rank: numbers of rows for this rank's bins
+  std::vector<int64_t> all;  // by rank, and bin of this rank: number of rows
   for (int rank = 0; rank < ranks; ++rank) all.insert(all.end(), own.begin(), own.end());
   if (peers.ranks != nullptr) {
     const std::vector<int64_t> from(at(static_cast<int>(ranks)), std::ssize(own));
@@ -60,7 +60,8 @@ RowExchange::RowExchange(const RowPeers& peers, std::span<const int64_t> counts)
 
 int64_t RowExchange::received() const { return sum_of(received_); }
 
-// An empty buffer may have the other one's address, which would mean an in-place call.
+// Sets the address of an empty buffer to null. If it equalled the other buffer's address, the call
+// would count as in-place.
 Work RowExchange::exchange(ConstBuffer from, const Blocks& from_blocks, Buffer to,
                            const Blocks& to_blocks) const {
   if (from.count == 0) from.data = nullptr;

@@ -18,11 +18,11 @@ namespace tutti::training {
 
 // The ranks that exchange rows.
 struct RowPeers {
-  // The communicator, which must outlive the exchange. Null: a model is profiled on one rank; other
-  // ranks are assumed to have the same counts, and rows of zeros.
+  // The communicator, which must outlive the exchange. Null if a model is profiled on one rank; the
+  // other ranks are then assumed to have the same counts, and rows of zeros.
   Communicator* ranks = nullptr;
   int own = 0;
-  std::vector<int64_t> bins = {};  // by rank: the number of its bins, whose numbers are consecutive
+  std::vector<int64_t> bins = {};  // by rank: number of its bins, which are consecutive
 };
 
 class RowExchange {
@@ -43,19 +43,20 @@ class RowExchange {
 
   // Creates an exchange of no rows.
   RowExchange() = default;
-  // Exchanges the numbers of rows. Collective among the peers, and blocking. `counts`: number of
+  // Exchanges the counts of rows. Collective among the peers, and blocking. `counts`: number of
   // this rank's rows for each bin; rows are sent in the order of bins.
   RowExchange(const RowPeers& peers, std::span<const int64_t> counts);
 
   int ranks() const { return static_cast<int>(sent_.size()); }
   int64_t received() const;
-  // Returns the range of the rows received from `rank` for bin number `bin` of this rank.
+  // Returns the range of the rows received from `rank` for a bin of this rank. `bin`: its index
+  // among this rank's bins.
   Share rows_from(int rank, int64_t bin) const {
     return from_[static_cast<size_t>(rank)][static_cast<size_t>(bin)];
   }
 
   // Collective. dispatch() starts to send each row to the owner of its bin; return_rows() starts to
-  // send as many rows back.
+  // send a row back for each of them.
   Transfer dispatch(Pass& pass, ConstTensor sent, Tensor received) const;
   Transfer return_rows(Pass& pass, ConstTensor received, Tensor sent) const;
 
@@ -65,7 +66,7 @@ class RowExchange {
   Transfer start(Pass& pass, ConstTensor from, const std::vector<int64_t>& from_counts, Tensor to,
                  const std::vector<int64_t>& to_counts) const;
 
-  Communicator* ranks_ = nullptr;  // null: a single rank
+  Communicator* ranks_ = nullptr;  // null: profiled on one rank
   int own_ = 0;
   std::vector<int64_t> sent_, received_;  // number of rows, by rank
   std::vector<std::vector<Share>> from_;  // by rank and bin: ranges of the received rows

@@ -1,5 +1,5 @@
-// Checks that ranks compute products with the same bits. Results that each rank computes separately
-// and that must be equal on all need this.
+// Checks that ranks compute products with the same bits. This is necessary for results that each
+// rank computes separately and that must be equal on all ranks.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace tutti::training {
 
-// Collective. Throws Error(unsupported) on all ranks if a product of this type has different bits
-// on some of them, because their processors or enabled instruction sets differ. `work`: what the
+// Collective. Throws Error(unsupported) on all ranks if a product of type `type` has different bits
+// on some ranks, because their processors or enabled instruction sets differ. `work`: what the
 // ranks cannot do then, for example "send gradients as factors".
 void check_same_products(Communicator& ranks, DType type, const std::string& work,
                          const std::string& remedy);

@@ -350,7 +350,7 @@ StorageBytes ParameterStorage::bytes() const {
 int64_t most_in_memory(const Layout& layout, const OffloadOptions& options,
                        const FilePages& pages) {
   int64_t shards = 0;
-  int64_t before = 0;  // number of elements in earlier buckets
+  int64_t before = 0;  // number of elements of the previous bucket
   for (const Bucket& bucket : layout.buckets) {
     const int64_t own = bucket.shard_size();
     shards = std::max(shards, (before + own) * pages.of_value + own * pages.of_gradient);

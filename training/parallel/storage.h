@@ -2,7 +2,7 @@
 //
 //   stage                     0     1     2     3
 //   values                    all   all   all   shard    | in the model's type
-//   gradients                 all   all   shard shard    | in the model's type: one micro-batch's
+//   gradients                 all   all   shard shard    | in the model's type, sums in f32
 //   masters, optimizer state  all   shard shard shard    | fp32
 //
 // Sharded data exist as whole buckets only while they are needed, in memory from a pool. Gradients
@@ -68,7 +68,7 @@ struct StorageOptions {
   int64_t first_bucket_elements = 1 << 16;
   // alignment of parameters and shards, in elements (LayoutOptions)
   int64_t alignment = kAlignment;
-  // `parameters`: the parameters of this pipeline stage, ascending; nothing: all parameters of the
+  // `parameters`: the parameters of this pipeline stage, ascending; nullopt: all parameters of the
   // model. `copies`: the parameters that another stage has too. That stage counts them in norms and
   // checkpoints.
   std::optional<std::vector<int>> parameters;
@@ -83,8 +83,9 @@ struct StorageOptions {
   }
 };
 
-// Memory on this rank in bytes. `padding` is the part of the other numbers that no parameter uses;
-// `gathered` is the high-water mark of pooled buckets. Only `files` includes bytes in files.
+// Memory on this rank in bytes. `padding`: gaps in the memory of parameters, gradients and masters,
+// which these three members do not include. `gathered`: high-water mark of pooled buckets. Only
+// `files` includes bytes in files.
 struct StorageBytes {
   int64_t parameters = 0;
   int64_t gradients = 0;
@@ -103,9 +104,9 @@ struct FilePages {
   int64_t wholes = 0;       // bytes of the states of whole parameters that are in memory at once
   int64_t activations = 0;  // bytes of the activations that are in memory at once
 };
-// Returns the maximum number of bytes of the files that are in memory at once: a window during
-// loops over owned pieces; during forward and backward the value shards of two adjacent buckets,
-// the gradient shard of one, and activations.
+// Returns the maximum number of bytes of the files that are in memory at once. It is the largest
+// of: the window (in loops over owned pieces); the value shards of two adjacent buckets, the
+// gradient shard of one, and activations (in forward and backward); the states of whole parameters.
 int64_t most_in_memory(const Layout& layout, const OffloadOptions& options, const FilePages& pages);
 
 class ParameterStorage {
@@ -122,8 +123,8 @@ class ParameterStorage {
     return groups_.ranks[at(layout_.buckets[at(bucket)].group)];
   }
   const StorageOptions& options() const { return options_; }
-  // Return, for the shards of the first group among its ranks, the rank of the first owner, the
-  // number of owners, and the number of elements of this rank's arrays, gaps included.
+  // Return, for the first group, the rank of the first owner, the number of owners, true if this
+  // rank is an owner, and the number of elements of this rank's arrays, gaps included.
   int first_owner() const { return groups_.ranks.front().size() - owner_count(); }
   int owner_count() const;
   bool owns() const { return owners_.front() >= 0; }
@@ -179,7 +180,7 @@ class ParameterStorage {
   // Returns the part of the bucket's whole gradients that corresponds to this rank's shard, while
   // they are acquired.
   Tensor own_part_of_gradients(int bucket) const;
-  // Returns the part of a whole bucket that owner number `owner` owns.
+  // Returns the part of a whole bucket that belongs to the owner with index `owner`.
   Tensor part_of(int bucket, Tensor whole, int owner) const;
 
   // Acquire and release pooled memory for sharded buckets. Acquired gradients are zeroed. Releasing
@@ -201,9 +202,10 @@ class ParameterStorage {
   void await_own_gradients(int bucket) { await(gradients_[at(bucket)], true); }
   void evict_own_gradients(int bucket) { evict(gradients_[at(bucket)]); }
 
-  // Call before zero_gradients(). With `apart`, the gradient of this shared use
-  // (ParameterTable::shared_uses) has its own memory, which add_separate_gradients() releases if a
-  // step is one micro-batch. Without, the gradient is added to the parameter's.
+  // Call before zero_gradients(). If `apart` is true, the gradient of this shared use
+  // (ParameterTable::shared_uses) has its own memory. add_separate_gradients() releases that memory
+  // if a step is one micro-batch. If `apart` is false, backward adds the gradient of this use
+  // directly to the parameter's gradient.
   void keep_separate(size_t shared_use, bool apart);
   // Sum micro-batches in the order of deterministic mode (gradient_sums.h). begin_sums() must
   // follow keep_separate(); end_micro_batch() must follow a unit's backward of each micro-batch.
@@ -229,7 +231,7 @@ class ParameterStorage {
     Tensor whole;
     Tensor own;
     bool in_file = false;  // true if `own` is in a file
-    // set while a fetch is pending or done, and the shard not evicted
+    // set from the start of a fetch until the shard is evicted
     std::optional<Pager::Ticket> fetched;
     bool stale = false;  // true for a gradient shard that must be zeroed before use
   };
@@ -248,7 +250,8 @@ class ParameterStorage {
   void fetch(Place& place, bool writes);
   void await(Place& place, bool writes);
   void evict(Place& place);
-  // Points the views of the bucket's parameters into its memory, or at nothing.
+  // Points the views of the bucket's parameters into the bucket's memory, or at nothing if the
+  // bucket is not resident.
   void show_values(int bucket);
   void show_gradients(int bucket);
   Tensor shown(int parameter, Tensor bucket) const;
@@ -259,7 +262,7 @@ class ParameterStorage {
   Tensor from_pool(int bucket, DType dtype);
 
   ParameterGroups groups_;
-  Communicator communicator_;  // that of any one of the groups, for allocating memory
+  Communicator communicator_;  // the first group's, for allocating memory
   ParameterTable& table_;
   StorageOptions options_;
   Layout layout_;
@@ -282,7 +285,7 @@ class ParameterStorage {
   BufferPool pool_;
 };
 
-// Rounds masters to the model's type, if a piece has both.
+// Writes a piece's masters, rounded to the model's type, to its values, if the piece has both.
 void store_masters(const OwnedPiece& piece);
 
 template <typename Fill>

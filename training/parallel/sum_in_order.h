@@ -1,5 +1,5 @@
-// Sums over ranks whose bits are equal for every number of ranks that divides the number of slices
-// (core/slices.h).
+// Sums over ranks. The result has the same bits for every number of ranks that divides the number
+// of slices (core/slices.h).
 #pragma once
 
 #include "collectives/communicator.h"

@@ -3,8 +3,9 @@
 //   compute   | rows 0 | rows 1 | rows 2 | gradients of weights ...
 //   sum                | rows 0 | rows 1 | rows 2 |
 //
-// Megatron-LM overlaps such sums with the products for weight gradients; Wang et al.: Overlap
-// communication with dependent computation via decomposition, 2023, with the product itself.
+// Megatron-LM overlaps such sums with the products for weight gradients. Wang et al. (Overlap
+// communication with dependent computation via decomposition, 2023) overlap them with the product
+// whose rows are summed.
 #pragma once
 
 #include <chrono>
@@ -20,8 +21,8 @@ namespace tutti::training {
 class SumOverRanks : public RowsInTurn {
  public:
   // Prepares the conversion of a partial tensor along the tensor axis to the layout `to`. `whole`:
-  // as in convert_layout(). Without `overlaps`, in deterministic mode and on a single rank this is
-  // an ordinary conversion.
+  // as in convert_layout(). The conversion does not overlap if `overlaps` is false, in
+  // deterministic mode, on a single rank, or without a mesh.
   SumOverRanks(Pass& pass, const MeshPlace& place, const WholeShape& whole,
                const ActivationLayout& to, bool overlaps);
 

@@ -31,7 +31,8 @@ constexpr std::array<std::pair<std::string_view, GossipGraph>, 4> kGraphs = {
               {.where = "--sync", .cause = cause, .remedy = remedy});
 }
 
-// The values that follow a name in a text. Empty ones are included, and rejected later.
+// The values that follow the name and a colon in a --sync text. Empty values are included, and
+// rejected when they are parsed.
 class Words {
  public:
   Words(const std::string& text, std::string_view separators) : text_(text) {

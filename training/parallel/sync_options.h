@@ -12,7 +12,8 @@
 
 namespace tutti::training {
 
-// Ways to synchronize. Checkpoints contain the numbers, so they must not change.
+// Ways to synchronize. Checkpoints contain the enumerators' numbers, so the numbers must not
+// change.
 enum class SyncKind {
   allreduce,
   local,
@@ -34,13 +35,13 @@ enum class GossipGraph { ring, exponential, random, complete };
 
 struct SyncOptions {
   SyncKind kind = SyncKind::allreduce;
-  int64_t every = 1;  // number of updates between two averages; fedavg, fedprox, fedadam: per round
+  int64_t every = 1;  // number of updates between two averages, or per federated round
   // local: number of initial updates in which gradients are averaged (post-local SGD).
   int64_t local_after = 0;
 
-  // diloco: number of fragments of the values, which are sent one after the other; number of
-  // updates between sending a fragment and applying its mean; weight, from 0 to 1, of a rank's own
-  // values in the result.
+  // diloco. `fragments`: number of fragments of the values, which are sent one after the other;
+  // `delay`: number of updates between sending a fragment and applying its mean; `own_share`:
+  // weight, from 0 to 1, of a rank's own values in the result.
   int64_t fragments = 1;
   int64_t delay = 0;
   double own_share = 0;
@@ -51,7 +52,7 @@ struct SyncOptions {
 
   GossipGraph graph = GossipGraph::ring;
 
-  std::optional<double> elasticity;  // easgd: alpha; none: 0.9 / number of ranks
+  std::optional<double> elasticity;  // easgd: alpha; nullopt: 0.9 / ranks
 
   // fedavg, fedprox, fedadam. `fraction`: fraction of the clients that are selected for a round;
   // `proximity`: fedprox's mu; `secure_sums`: true to mask each client's values before they are
@@ -60,8 +61,8 @@ struct SyncOptions {
   double proximity = 0;
   bool secure_sums = false;
 
-  // server, stale, async: number of ranks, the last ones, that only serve; 0: each rank computes
-  // and serves.
+  // server, stale, async: number of ranks that only serve, which are the last ranks; 0: each rank
+  // computes and serves.
   int servers = 0;
   int64_t bound = 0;       // stale: maximum staleness of values, in clocks
   int64_t pull_every = 1;  // async: number of gradients that a worker sends per read of the values
@@ -70,8 +71,8 @@ struct SyncOptions {
   std::string record;  // file to which the order of updates is written (replay/update_order.h)
   std::string replay;  // file from which the order of updates is read and enforced
 
-  // The replica and the trainer set these for records: the shape of a worker, and a digest of the
-  // settings that determine a run's losses.
+  // The replica and the trainer set these members for checkpoints and records: the shape of a
+  // worker, and a digest of the settings that determine a run's losses.
   int64_t worker_stages = 1;
   int64_t worker_tensor_ranks = 1;
   std::string run;
@@ -90,8 +91,8 @@ struct SyncOptions {
   }
 };
 
-// Returns options that average all values every `updates` updates; with 0, options that sum
-// gradients.
+// Returns options that average all values every `updates` updates; if `updates` is 0, options that
+// sum gradients.
 SyncOptions averages_every(int64_t updates);
 
 // Returns the number of f32 copies of all values that a rank holds for its exchanges.

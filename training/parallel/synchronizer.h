@@ -1,5 +1,5 @@
-// Interface of synchronizers: they exchange gradients, values, or both between ranks, from a rank's
-// own gradients to the next parameter values. A step calls a synchronizer in this order:
+// Interface of synchronizers: they exchange gradients, values, or both between ranks, to get from a
+// rank's own gradients to the next parameter values. A step calls a synchronizer in this order:
 //
 //   begin_step -> the hooks around each unit's forward and backward -> join -> finish_gradients
 //              -> the optimizer updates owned values -> after_update
@@ -31,17 +31,18 @@ class Synchronizer : public UnitHooks {
   // number of times that its backward runs, which is equal on all ranks; 0 for units on other
   // pipeline stages.
   virtual void begin_step(const std::vector<int64_t>& passes) = 0;
-  // Called before and after the other stage's part is added to the gradient of a parameter in
-  // DataParallelOptions::joined.
+  // begin_join() is called before, and join() after, the other stage's part is added to the
+  // gradient of a parameter in DataParallelOptions::joined.
   virtual void begin_join(int parameter) {}
   virtual void join(int parameter) {}
   // Blocks until the gradients of owned pieces are ready for the optimizer.
   virtual void finish_gradients() = 0;
-  // Returns true if gradients are now sums over all ranks, with the same norm on each. A rank's own
-  // gradients must then be its part of the mean over all ranks' targets. If false, they must be the
-  // mean over the rank's own targets, weighted before finish_gradients() by the rank's share of all
-  // targets. Each rank then clips by its own norm and continues with its own values and optimizer
-  // state, which checkpoints keep for each rank. This requires ZeRO stage 0.
+  // Returns true if gradients are now sums over all ranks, with the same norm on each rank. A
+  // rank's own gradients must then be its part of the mean over all ranks' targets. If false, a
+  // rank's gradients must be the mean over its own targets, weighted before finish_gradients() by
+  // the rank's share of all targets. Each rank then clips by its own norm and continues with its
+  // own values and optimizer state, which checkpoints keep for each rank. This requires ZeRO stage
+  // 0.
   virtual bool sums_gradients() const { return true; }
   // If gradients are not summed: called with this rank's number of targets in the step, before
   // finish_gradients(). Returns true if the synchronizer weights values by the number of targets
@@ -75,13 +76,13 @@ class Synchronizer : public UnitHooks {
   // Thread-safe.
   virtual void abort(const std::string& reason) {}
 
-  virtual int64_t bytes() const { return 0; }  // bytes of memory besides the storage
+  virtual int64_t bytes() const { return 0; }  // Returns bytes besides the storage.
   // Returns the time for which this rank has blocked for communication since construction.
   virtual std::chrono::nanoseconds waited() const { return {}; }
-  // bytes that this rank has sent since construction
+  // Returns the bytes that this rank has sent since construction.
   virtual double bytes_sent() const { return 0; }
-  // Function that is called for each bucket's communication with its name, the bucket, and the
-  // times of its start and end.
+  // Function that is called for each bucket's communication with the communication's name, the
+  // bucket, and the times of its start and end.
   using Observer =
       std::function<void(const char* what, int bucket, std::chrono::steady_clock::time_point from,
                          std::chrono::steady_clock::time_point to)>;

@@ -1,5 +1,6 @@
-// Efficiencies are the fractions of peak rates that training programs reach. The defaults were
-// fitted to published runs (README.md); `tutti plan --fit` fits them to a user's own runs.
+// Efficiencies are the fractions of peak rates that training software reaches, and other factors of
+// its speed. The defaults were fitted to published runs (README.md); `tutti plan --fit` fits them
+// to a user's own runs.
 #pragma once
 
 #include <array>
@@ -13,46 +14,49 @@
 
 namespace tutti::training::planner {
 
-// A training program, which determines the operators that are fused and the communication that is
+// Training software. It determines the operators that are fused and the communication that is
 // overlapped.
 enum class Software : uint8_t {
   megatron,       // Megatron Core: flash attention, gradient sums overlap with backward
   megatron_2021,  // unfused attention, gradient sums after backward
-  deepspeed,      // as megatron_2021, with DeepSpeed's engine
+  deepspeed,      // DeepSpeed: unfused attention, gradient sums after backward
   fsdp,           // PyTorch FSDP, eager
-  fsdp_2023,      // the same with the attention kernels of 2023
+  fsdp_2023,      // PyTorch FSDP, eager, with the attention kernels of 2023
   fsdp_compiled,
 };
 inline constexpr size_t kSoftwares = 6;
 std::string_view name(Software software);
-// Returns true for programs with unfused attention whose gradient sums follow backward.
+// Returns true for megatron_2021 and deepspeed, whose attention is unfused and whose gradient sums
+// follow backward.
 bool is_of_2021(Software software);
 bool is_fsdp(Software software);
-// throws Error(invalid_argument) that lists the names
+// Returns the software with this name. If there is none, throws Error(invalid_argument), which
+// lists the names.
 Software software_named(std::string_view name);
 
 enum class Knob : uint8_t {
-  products_volta,  // fraction of peak in large matrix products, 16 bits
+  products_volta,  // fraction of peak in large 16-bit matrix products, by generation
   products_ampere,
   products_hopper,
   products_blackwell,
-  eight_hopper,  // the same in 8 bits
+  eight_hopper,  // fraction of peak in large 8-bit matrix products, by generation
   eight_blackwell,
-  throttled,         // factor of the value above for a limited power budget
+  throttled,         // factor of products and attention under a limited power budget
   attention_parts,   // fraction of peak in unfused attention's products
   attention_ampere,  // fraction of peak in flash attention
   attention_hopper,
   attention_blackwell,
-  attention_2023,   // factor of attention_hopper for its first kernels
+  attention_2023,   // factor of attention_hopper for the kernels of 2023
   memory,           // fraction of memory bandwidth
   written,          // fraction of a product's output whose write is not overlapped
   experts,          // fraction of peak in experts' products
   dispatch,         // fraction of link bandwidth in all-to-alls of tokens
-  slowed,           // slowdown of computation while a collective runs, per time of the collective
-  gathers_2021,     // fraction of a network card's bandwidth in ZeRO-3 gathers of 2021
+  slowed,           // time that computation loses per time of a concurrent collective
+  gathers_2021,     // fraction of link bandwidth in ZeRO-3 gathers, if is_of_2021()
   update,           // bytes of memory traffic of the optimizer per parameter
-  start_deepspeed,  // ms per activation sum and additional tensor-parallel rank
-  // Factors relative to Megatron: time of products, then bytes of all other operators.
+  start_deepspeed,  // ms per activation sum and tensor-parallel rank after the first
+  // Factors relative to Megatron. time_...: time of products; bytes_...: bytes of all other
+  // operators.
   time_megatron_2021,
   time_deepspeed,
   time_fsdp,

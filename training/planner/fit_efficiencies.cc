@@ -1,5 +1,6 @@
 // Fits efficiencies by coordinate descent on a robust cost: the pseudo-Huber loss of each run's log
-// error over its usual error, plus the squared distance of each knob from its prior, in spreads.
+// error divided by the usual error of such runs, plus the squared distance of each knob from the
+// centre of its prior, in spreads.
 #include <algorithm>
 #include <array>
 #include <cmath>

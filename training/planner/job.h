@@ -1,4 +1,4 @@
-// A training job apart from its layout: model, batch, precision, cluster and program.
+// A training job without its layout: model, batch, precision, cluster and software.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ Group expert_group(const Layout& layout);       // ranks over which experts are 
 Group expert_data_group(const Layout& layout);  // ranks that have the same experts
 
 // Returns the seconds of a group's collective without its launch; `bytes` are counted as in `tutti
-// bench`. A group of one rank takes none.
+// bench`. Returns 0 for a group of one rank.
 double collective_seconds(const Cluster& cluster, const Group& group, Collective collective,
                           double bytes);
 // Returns the seconds of a message to the rank that is `away` ranks further.

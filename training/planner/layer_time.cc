@@ -107,8 +107,9 @@ double experts(const Job& job, const Layout& layout, const Efficiencies& e, cons
   return seconds;
 }
 
-// Returns how many copies of a token are sent: one to each host with a chosen expert. k uniform
-// choices over H hosts reach H (1 - (1 - 1/H)^k) of them.
+// Returns how many copies of a token are sent: on one host, one to each chosen expert; on several
+// hosts, one to each host with a chosen expert. k uniform choices over H hosts reach H (1 - (1 -
+// 1/H)^k) of them.
 double copies_of_token(const Job& job, const Group& group) {
   const double chosen = count(job.model.experts.chosen);
   const double here = std::clamp(job.cluster.gpus / group.stride, 1, group.ranks);
@@ -146,7 +147,7 @@ LayerTime layer_time(const Job& job, const Layout& layout, const Efficiencies& e
   time.attention = attention(job, layout, e, on);
   time.bytes = on.moved(other_bytes(job, layout, sparse)) * e.bytes_of(job.software);
   time.launches = kKernels * kLaunch * (sparse ? 1.5 : 1);
-  // fraction that overlaps with products
+  // fraction of the tensor-parallel sums that overlaps with products
   const double hidden = job.software == Software::megatron ? 0.5 : 0;
   time.tensor = (1 - hidden) * 2 *
                 collective_seconds(job.cluster, tensor_group(layout), Collective::all_reduce,
@@ -159,7 +160,7 @@ LayerTime layer_time(const Job& job, const Layout& layout, const Efficiencies& e
     const double all = collective_seconds(job.cluster, context_group(layout),
                                           Collective::all_gather, keys * layout.context);
     // Each step of the ring launches kernels. Merging partial results, and imbalance, cost about
-    // 10% (zigzag rings; Zhu, 2024).
+    // 10% of attention's time (zigzag rings; Zhu, 2024).
     constexpr double kOfARank = 35e-6;
     constexpr double kMerges = 0.11;
     const double rings = std::max(all, (layout.context - 1) * kOfARank);
@@ -180,7 +181,7 @@ double output_time(const Job& job, const Layout& layout, const Efficiencies& e) 
   const Roofline on(job, e);
   const double T = tokens_of(job, layout);
   const double words = count(padded_vocabulary(job, layout)) / layout.tensor;
-  constexpr double kPasses = 3;  // products of forward, and the two of backward
+  constexpr double kPasses = 3;  // one product in forward, two in backward
   constexpr double kBytesOfALogit = 8;
   return kPasses *
          (on.product(T, words, count(job.model.hidden)) + on.moved(kBytesOfALogit * T * words));

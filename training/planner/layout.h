@@ -19,14 +19,14 @@ struct Layout {
   int tensor = 1;
   int stages = 1;
   int context = 1;
-  // Number of ranks over which experts are distributed, and of ranks that share each expert. Their
-  // product divides tensor x data x context.
+  // `expert`: number of ranks over which experts are distributed; `expert_tensor`: number of ranks
+  // that share each expert. Their product divides tensor x data x context.
   int expert = 1;
   int expert_tensor = 1;
   int virtual_stages = 1;  // number of chunks per stage, interleaved
   int zero = 1;
   bool sequence_parallel =
-      false;  // true: tensor-parallel ranks share the rows between their products
+      false;  // true: tensor-parallel ranks divide the rows between their products
   int64_t micro_batch = 1;
   Recompute recompute = Recompute::none;
   std::vector<int> cut;  // first unit of each chunk of a pipeline; empty: layers are divided evenly

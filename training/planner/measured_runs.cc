@@ -46,7 +46,7 @@ class Row {
   }
   std::optional<int64_t> whole(const std::string& column) const {
     const std::optional<double> value = number(column);
-    constexpr double kMost = 1e9;  // limit of numbers, so that products of two fit
+    constexpr double kMost = 1e9;  // limit, so that the product of two numbers fits
     if (!value || *value < 0 || *value > kMost) return std::nullopt;
     return static_cast<int64_t>(std::llround(*value));
   }
@@ -64,7 +64,8 @@ struct Unpredictable {
   std::string reason;
 };
 
-// Returns the year of "2022-02"; 2025 for versions such as "26.04".
+// Returns the year in the column "date" ("2022-02"), or 2025 if it has none (versions such as
+// "26.04").
 int year_of(const Row& row) {
   const std::string& date = row.text("date");
   for (size_t at = date.find("20"); at != date.npos; at = date.find("20", at + 1)) {
@@ -96,7 +97,7 @@ Processor processor_of(const Row& row) {
   return *processor;
 }
 
-// Returns a known model of the same sizes, with any number of layers.
+// Returns the known model with the row's sizes; its number of layers may differ.
 std::optional<ModelShape> known_like(const Row& row) {
   for (const std::string& name : model_names()) {
     const ModelShape model = load_model_shape(name);
@@ -123,7 +124,7 @@ ModelShape model_of(const Row& row) {
   m.layers = row.whole("layers", 0);
   constexpr int64_t kGpt2 = 50257;
   m.vocabulary = row.whole("vocab", known ? m.vocabulary : kGpt2);
-  // a part of a known model gets the same fraction of dense layers
+  // If the row has fewer layers than the known model, it has the same fraction of dense layers.
   if (known && m.layers < of_known) {
     m.experts.dense_layers = (m.experts.dense_layers * m.layers + of_known - 1) / of_known;
   }
@@ -171,7 +172,7 @@ Precision precision_of(const Row& row) {
 }
 
 // Returns the number of ranks of an axis, or `fallback` if the row does not give it. Throws
-// Unpredictable above the limit of a cluster.
+// Unpredictable if the number exceeds the limit of a cluster.
 int axis_in(const Row& row, const char* name, int fallback) {
   constexpr double kMost = 1 << 20;
   if (row.number(name).value_or(0) > kMost) {
@@ -180,7 +181,8 @@ int axis_in(const Row& row, const char* name, int fallback) {
   return static_cast<int>(row.whole(name, fallback));
 }
 
-// Returns the row's ZeRO stage. Throws Unpredictable for one that does not exist.
+// Returns the row's ZeRO stage, if it has one. Throws Unpredictable for a stage that does not
+// exist.
 std::optional<int> zero_in(const Row& row) {
   const std::optional<double> stage = row.number("zero");
   if (!stage) return std::nullopt;
@@ -188,8 +190,8 @@ std::optional<int> zero_in(const Row& row) {
   return static_cast<int>(*stage);
 }
 
-// Returns the virtual stages in column vp or in Megatron's flag in the notes; 0 if neither is
-// there.
+// Returns the virtual stages from Megatron's flag in the notes or from column vp. If the row has
+// neither, returns 1 if the notes list other flags, and 0 (unknown) if they do not.
 int virtual_stages_in(const Row& row, int stages) {
   constexpr std::string_view kFlag = "num-layers-per-virtual-pipeline-stage=";
   const std::string& notes = row.text("notes");
@@ -202,7 +204,8 @@ int virtual_stages_in(const Row& row, int stages) {
   return layers && *layers > 0 ? static_cast<int>(std::max<int64_t>(1, in_stage / *layers)) : 0;
 }
 
-// Returns the row's layout, in which fields that the row does not give are 0.
+// Returns the row's layout. The micro-batch and the virtual stages are 0 if the row does not give
+// them; other missing fields have defaults.
 Layout said_of(const Row& row, Software software, int64_t ranks, int64_t batch) {
   Layout layout;
   const auto axis = [&](const char* name) { return axis_in(row, name, 1); };
@@ -279,7 +282,7 @@ void add_recomputing(std::vector<Layout>& layouts) {
   }
 }
 
-// Returns the best layouts with the axes that the row gives.
+// Returns the best layout with the axes that the row gives.
 std::vector<Layout> best_layouts(const Row& row, const Job& job) {
   Constraints constraints;
   const auto fix = [&](const char* axis, std::optional<int>& value) {
@@ -307,7 +310,7 @@ std::optional<double> seconds_of(const Row& row, const Job& job, int64_t ranks) 
   if (!TFLOPs || *TFLOPs <= 0) return std::nullopt;
   double operations =
       static_cast<double>(job.global_batch) * model_operations(job.model, job.sequence);
-  if (row.has("flops_def", "hardware")) operations *= 4.0 / 3;  // counts a recomputed forward
+  if (row.has("flops_def", "hardware")) operations *= 4.0 / 3;  // includes a recomputed forward
   return operations / (*TFLOPs * 1e12 * static_cast<double>(ranks));
 }
 
@@ -320,12 +323,13 @@ MemoryRules memory_rules_of(const Row& row, Software software) {
                                                   : MemoryMeasure::activations;
   }
   if (row.has("mem_def", "nvidia-smi")) rules.context += 1.5 * kGiB;
-  // A loss compiled with the output layer keeps no 32-bit logits.
+  // A loss that is compiled with the output layer keeps fewer bytes per logit; from 2025 on it
+  // keeps no 32-bit logits.
   if (software == Software::fsdp_compiled) rules.logit = year_of(row) > 2024 ? 3 : 10;
   return rules;
 }
 
-// Rejects rows whose time exceeds the processor's peak.
+// Throws Unpredictable if the row's time requires more than the processor's peak rate.
 void require_possible(const Job& job, const Layout& layout, double seconds) {
   const double part = mfu(job, layout, seconds);
   if (part <= 1) return;

@@ -35,7 +35,7 @@ struct RunPrediction {
   StepTime time;
   Interval seconds;
   MemoryUse memory;
-  double measured_memory = 0;  // memory by the row's definition: bytes, or percent
+  double measured_memory = 0;  // predicted memory by the row's definition: bytes, or percent
 };
 // Predicts a run whose `reason` is empty.
 RunPrediction predict(const MeasuredRun& run, const Efficiencies& efficiencies);
@@ -44,7 +44,7 @@ RunPrediction predict(const MeasuredRun& run, const Efficiencies& efficiencies);
 struct FittedEfficiencies {
   Efficiencies efficiencies;
   size_t runs = 0;
-  std::vector<std::string> misfits;  // such as "run 12: predicted 3.1 s, measured 5.0"
+  std::vector<std::string> misfits;  // such as "run 12: 3.1 s predicted, 5.0 measured"
 };
 FittedEfficiencies fit_efficiencies(const std::vector<MeasuredRun>& runs);
 

@@ -60,7 +60,7 @@ MemoryRules memory_rules(Software software) {
     // states include flattened copies, context includes two buckets
     return {.states = 18, .logit = 6, .context = 2e9};
   }
-  // Parameters in 32 bits; the loss copies the logits.
+  // FSDP keeps parameters in 32 bits, and its loss copies the logits.
   const double logit = software == Software::fsdp_2023 ? 8 : 12;
   if (is_fsdp(software)) return {.parameter = 4, .gradient = 4, .states = 8, .logit = logit};
   return {};
@@ -124,8 +124,8 @@ class Counting {
   }
 
  private:
-  // Returns the activations in flight: of p - stage micro-batches with 1F1B; interleaved, of 2 (p -
-  // 1 - stage) + (v - 1) p + 1 chunks (Narayanan et al., 2021).
+  // Returns the activations in flight. They belong to p - stage micro-batches with 1F1B, and to 2
+  // (p - 1 - stage) + (v - 1) p + 1 chunks with interleaving (Narayanan et al., 2021).
   double kept_of_layers(int stage, double layers, double sparse) const {
     const double p = layout_.stages;
     const double v = layout_.virtual_stages;

@@ -14,16 +14,16 @@ inline constexpr double kGiB = 1 << 30;
 enum class MemoryMeasure : uint8_t {
   all,          // all memory, in bytes
   activations,  // activations of the first stage, in bytes
-  // activations in percent of those without recomputation and sequence parallelism
+  // activations in percent of the activations without recomputation and sequence parallelism
   part_of_activations,
 };
 
-// The bytes that a program keeps, and the definition of memory with which to compare.
+// The bytes that training software keeps, and the definition of the memory that was measured.
 struct MemoryRules {
   double parameter = 2;  // bytes per parameter
   double gradient = 4;
   double states = 12;  // bytes of optimizer states per parameter, including the master copy
-  double logit = 6;    // bytes per logit: 16 bits, and another 32 for the loss
+  double logit = 6;    // bytes per logit: 16 bits, and 32 bits for the loss
   // true: memory was measured on the last stage; false: on the stage that needs the most memory
   bool last_stage = false;
   MemoryMeasure measure = MemoryMeasure::all;
@@ -43,9 +43,10 @@ struct MemoryUse {  // Bytes of each kind.
   double total() const { return parameters + gradients + states + activations + buffers + other; }
 };
 
-// Returns the memory by the rules' definition: bytes or percent.
+// Returns the memory by the definition rules.measure, in bytes or percent.
 double measured_memory(const Job& job, const Layout& layout, const MemoryRules& rules);
-// Returns the memory of the stage with the largest need, or of the last stage (rules.last_stage).
+// Returns the memory of the first or the last stage, whichever needs more; if rules.last_stage is
+// set, of the last stage.
 MemoryUse memory_use(const Job& job, const Layout& layout, const MemoryRules& rules = {});
 
 // Returns the memory of each stage.

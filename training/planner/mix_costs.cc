@@ -7,8 +7,8 @@
 namespace tutti::training::planner {
 namespace {
 
-// Returns the bytes that each of `ranks` ranks sends when a tensor is gathered, or its sum
-// scattered.
+// Returns the bytes that each of `ranks` ranks sends in an all-gather or a reduce-scatter of a
+// tensor of `bytes` bytes.
 double sent(double bytes, int ranks) { return bytes * (ranks - 1) / ranks; }
 
 }  // namespace
@@ -29,8 +29,9 @@ double MixCosts::seconds_of(const Mix& mix) const {
 
 Mix MixCosts::cheapest() const {
   if (layers_.empty()) return {};
-  // Goes from the last layer back. For each division of the previous layer: the least seconds from
-  // a layer on, and the choice that attains them.
+  // Goes from the last layer back. `after` has, for each division of a layer, the least seconds of
+  // all later layers; `choices` has, for each division of the previous layer, the division that
+  // attains the least seconds.
   std::vector<std::array<LayerSplit, kLayerSplits>> choices(layers());
   std::array<double, kLayerSplits> after = {};
   for (size_t layer = layers(); layer-- > 0;) {

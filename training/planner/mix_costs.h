@@ -1,5 +1,5 @@
-// Costs of all mixes of a network's layers (models/mix.h), and the cheapest mix. It is the shortest
-// path through the layers, whose states are the divisions of a layer.
+// Costs of all mixes of a network's layers (models/mix.h), and the cheapest mix. The cheapest mix
+// is the shortest path in a graph whose nodes are the divisions of each layer.
 //
 //   batch    layer 0 ------ layer 1 ------ layer 2
 //                   \ \  / /       \    /
@@ -22,8 +22,8 @@
 namespace tutti::training::planner {
 
 // Seconds of a step, by layer, for each division of the previous layer and of the layer itself. An
-// entry is infinite until it is set, which means that the layer does not support the division. The
-// first layer's costs must not depend on the previous division.
+// entry that is not set is infinite, because the layer does not support the division. The first
+// layer's costs must not depend on the previous division.
 class MixCosts {
  public:
   explicit MixCosts(size_t layers);

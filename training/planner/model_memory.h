@@ -20,7 +20,7 @@ inline constexpr std::array<ParameterType, 3> kParameterTypes = {
 // 2020, section 3.2). In bytes.
 struct ResidualStates {
   double activations = 0;  // activations: 12 values of 16 bits per token, hidden value and layer
-  // with full recomputation: the layers' inputs, and one layer's activations
+  // activations with full recomputation: the layers' inputs, and one layer's activations
   double recomputed = 0;
   double flat_buffer = 0;   // all gradients in one buffer of 32 bits, which grows with the model
   double fixed_buffer = 0;  // a buffer of constant size, which holds one bucket of gradients

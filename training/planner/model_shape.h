@@ -64,13 +64,14 @@ int64_t active_parameters(const ModelShape& model);
 // (1 + s / 6h + V / 12 L h) of a GPT; Narayanan et al., 2021).
 double model_operations(const ModelShape& model, int64_t sequence);
 
-// Throws Error(invalid_argument) for sizes below 1, and for overflowing numbers of parameters.
+// Throws Error(invalid_argument) for sizes below 1, and for more than 1e18 parameters.
 void require_possible(const ModelShape& model);
 
 // Returns the names of known models: "gpt3-175b", "llama3-70b" ...
 std::vector<std::string> model_names();
-// Loads a model by name, from a Hugging Face config.json, or from a configuration of ours
-// ({"model": ...}). Throws Error(invalid_argument) that suggests similar names.
+// Loads a model by name, from a Hugging Face config.json, or from a configuration of `tutti train`
+// ({"model": ...}). If there is no such model, throws Error(invalid_argument), which suggests
+// similar names.
 ModelShape load_model_shape(const std::string& name_or_file);
 
 }  // namespace tutti::training::planner

@@ -22,15 +22,16 @@ struct Processor {
   double memory_GiB = 0;
   int multiprocessors = 1;
   bool is_throttled = false;  // true if the power limit is below the usual one
-  // The usual host: its number of processors, and GB/s per processor in one direction.
+  // The usual host: number of processors, and GB/s per processor in one direction over links inside
+  // the host and over network cards.
   int usual_host = 8;
   double link_GBps = 0;
   double card_GBps = 0;
 };
 
 std::vector<std::string> processor_names();
-// Finds a processor by a prefix of its name ("h100") or by a longer name. Returns nullopt if there
-// is none.
+// Finds a processor by a prefix of its name ("h100") or by a text that begins with its name.
+// Returns nullopt if there is none.
 std::optional<Processor> processor_named(std::string_view name);
 
 }  // namespace tutti::training::planner

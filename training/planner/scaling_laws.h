@@ -54,10 +54,11 @@ struct FittedLaw {
   ScalingLaw law;
   ScalingLaw low;  // limits of the 80% bootstrap interval of each number
   ScalingLaw high;
-  double error = 0;  // mean over runs of |predicted / measured - 1| of the loss
+  double error = 0;  // mean over runs of |predicted loss / measured loss - 1|
 };
 // Fits a law to the runs: minimizes Huber's loss (delta 1e-3) of log(predicted / measured) from
-// many starts (Hoffmann et al., D.3). Throws Error(invalid_argument) for fewer than five runs.
+// many starts (Hoffmann et al., D.3). Throws Error(invalid_argument) for fewer than five runs, two
+// model sizes or two numbers of tokens.
 FittedLaw fit_scaling_law(const std::vector<ScalingRun>& runs);
 
 std::string to_json(const ScalingLaw& law);

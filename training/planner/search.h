@@ -49,7 +49,7 @@ struct Plans {
 
 // Returns the reason why a layout is illegal for the job; empty if it is legal.
 std::string why_illegal(const Job& job, const Layout& layout);
-// Predicts the time and memory of one layout. It fits if it needs at most `memory` bytes.
+// Predicts the time and memory of one layout. The layout fits if it needs at most `memory` bytes.
 PlannedLayout price(const Job& job, const Layout& layout, const Efficiencies& efficiencies,
                     double memory);
 // Searches all layouts within the constraints and returns the best `most`. Throws
@@ -61,7 +61,8 @@ Plans search(const Job& job, const Constraints& constraints, const Efficiencies&
 // without recomputation.
 double mfu(const Job& job, const Layout& layout, double seconds);
 
-// Returns a job's model and batch as options of `tutti train`; empty if it has no such model.
+// Returns a job's model and batch as options of `tutti train`; empty if `tutti train` has no such
+// model.
 std::vector<std::string> model_options(const Job& job);
 // Returns the `tutti train` command line of a layout; empty if `tutti train` has no such model.
 std::string train_command(const Job& job, const Layout& layout);

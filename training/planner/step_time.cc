@@ -23,7 +23,7 @@ struct Pass {
   double all() const { return computing + tensor + context + dispatch; }
 };
 
-// Returns the seconds of a forward pass that are recomputed.
+// Returns the seconds that backward spends on recomputing the forward pass.
 double again(const Job& job, const Layout& layout, const LayerTime& forward) {
   switch (layout.recompute) {
     case Recompute::none:
@@ -86,8 +86,8 @@ class Pricing {
   }
 
  private:
-  // Predicts a stage. Layers are distributed evenly; if they cannot be, the last stage, which has
-  // the output layer, has fewer.
+  // Predicts the time of the slowest stage. Layers are distributed evenly; if that is impossible,
+  // the last stage, which has the output layer, has fewer layers.
   void price_stage() {
     const ModelShape& m = job_.model;
     Pass model;
@@ -150,7 +150,9 @@ class Pricing {
            collective(group, Collective::all_gather, kHalfBytes * parameters);
   }
 
-  // Predicts gradient sums. Current programs overlap most sums with the passes of a micro-batch.
+  // Predicts the time of the gradient sums that computation does not hide (with ZeRO, of the
+  // parameters' all-gathers too). Software of is_of_2021() hides none of it. Other software hides
+  // up to 80% of the time of a micro-batch's passes, but at most 90% of the sums.
   void price_sums() {
     double all = sums_of(data_group(layout_), mine_.dense);
     if (mine_.expert > 0) all += sums_of(expert_data_group(layout_), mine_.expert);
@@ -176,11 +178,11 @@ class Pricing {
     const double layer = mine / layers;
     const double gather = collective(group, Collective::all_gather, kHalfBytes * layer);
     const double scatter = collective(group, Collective::reduce_scatter, 4 * layer);
-    // Stage 3 gathers before each forward and each backward, other stages once.
+    // ZeRO stage 3 gathers before each forward and each backward, other stages gather once.
     const double times = layout_.zero == 3 ? 2 * micro_batches_ : 1;
     const double all = layers * (times * gather + scatter);
     constexpr double kHidden =
-        0.9;  // fraction of computation that can overlap: without the first and the last layer
+        0.9;  // fraction of computation that can overlap; the first and the last layer cannot
     time_.gathers =
         std::max(0.0, all - kHidden * computing) + e_[Knob::slowed] * std::min(all, computing);
   }

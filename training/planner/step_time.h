@@ -14,12 +14,12 @@ namespace tutti::training::planner {
 // Parts of the time on the slowest stage, in seconds.
 struct StepTime {
   double computing = 0;  // computation of all micro-batches, including recomputation
-  double tensor = 0;     // communication that does not overlap with computation, by kind
-  double context = 0;
-  double dispatch = 0;
+  double tensor = 0;     // tensor-parallel sums that do not overlap
+  double context = 0;    // exchange of keys and values that does not overlap
+  double dispatch = 0;   // sending tokens to experts and back
   double bubble = 0;
   double transfers = 0;  // messages between stages
-  // ZeRO-3 gathers that do not overlap, and the slowdown of computation by those that do
+  // with ZeRO-3 or FSDP: collectives that do not overlap, and the slowdown by those that do
   double gathers = 0;
   double sums = 0;  // gradient sums and parameter gathers that do not overlap
   double update = 0;
@@ -28,7 +28,7 @@ struct StepTime {
   }
 };
 
-// Predicts a step; the layout must be legal (search.h).
+// Predicts the time of a step; the layout must be legal (search.h).
 StepTime step_time(const Job& job, const Layout& layout, const Efficiencies& efficiencies);
 // Returns the 90% interval of a predicted step time.
 Interval time_interval(const Job& job, double seconds);

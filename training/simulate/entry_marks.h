@@ -1,4 +1,4 @@
-// Divides a schedule's entry into parts, so that messages can start while it computes.
+// Divides a schedule's entry into parts, so that messages can start while the entry computes.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,9 @@ struct Mark {
   bool sums = false;  // true if tensor-parallel ranks sum activations there
 };
 
-// Returns the marks of an entry in ascending order, the last one at 1. Buckets are completed, and
-// sums take place, at equal intervals.
+// Returns the marks of an entry in ascending order, the last one at 1. The time between two
+// complete buckets is proportional to the bytes of the later one. Sums take place at equal
+// intervals.
 std::vector<Mark> marks_of(const std::vector<double>& buckets, int sums);
 
 }  // namespace tutti::training

@@ -13,8 +13,8 @@ namespace tutti::training {
 
 class GroupSchedules {
  public:
-  // Returns the index of the algorithm's schedule for ranks at these places. Throws as
-  // make_schedule() does.
+  // Returns the index of the algorithm's schedule for ranks at `places`. Throws as make_schedule()
+  // does.
   size_t find(const Algorithm& algorithm, const std::vector<Place>& places,
               const ScheduleOptions& options);
   const Schedule& operator[](size_t number) const { return cached_[number].schedule; }

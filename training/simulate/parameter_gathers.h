@@ -25,18 +25,21 @@ class ParameterGathers {
  public:
   using Step = JointSchedule::Step;
 
-  // Adds the gathers of a group of ranks with this row to `joint`, one after the other.
+  // Adds the gathers of a group to `joint`, one after the other. `members`: ranks of the group,
+  // whose entries are `row`; `alike`: number of consecutive members that are simulated as one.
   void add(JointSchedule& joint, const Schedule& all_gather, double bytes,
            std::span<const int32_t> members, int32_t alike, std::span<const pipeline::Entry> row,
            int zero);
   bool empty() const { return groups_.empty(); }
   void clear() { groups_.clear(); }
-  // Returns the start and end, on a simulated member, of the gather for which an entry waits.
+  // Returns the first and last step of the gather that an entry waits for; nullopt if it waits for
+  // none. `member`: index of the rank whose steps are returned, among the simulated members of the
+  // group.
   std::optional<std::pair<Step, Step>> of(size_t group, size_t entry, size_t member) const;
 
  private:
   using Ends = std::vector<std::pair<Step, Step>>;  // by simulated member
-  std::vector<std::vector<Ends>> groups_;           // by entry; empty if it does not wait
+  std::vector<std::vector<Ends>> groups_;           // by group and entry; empty: no wait
 };
 
 }  // namespace tutti::training

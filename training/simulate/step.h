@@ -24,8 +24,8 @@
 // for an entry starts only when the entry two places before it has ended, so that at most two
 // chunks are whole. The optimizer runs after the last sum.
 //
-// Limits: copies in memory, and the processor time of sums, are ignored. A bucket ends where its
-// chunk ends.
+// Limits: copies in memory, and the processor time of sums, are ignored. No bucket has gradients of
+// two chunks.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ namespace tutti::training {
 
 // Tensor parallelism: the ranks that share a stage's work, and the algorithms of their collectives.
 // With several ranks, all_gather and, depending on `shares_rows`, one of the other algorithms are
-// used; the rest may be null.
+// used; unused algorithms may be null.
 struct TensorWork {
   int ranks = 1;
   int blocks = 1;  // blocks of layers per chunk
@@ -57,13 +57,13 @@ struct TensorWork {
 struct ZeroWork {
   int stage = 0;
   const Algorithm* all_gather =
-      nullptr;  // from stage 1 on: of parameters, as many bytes as gradients
+      nullptr;  // stages 1 to 3: gathers parameters, which have the bytes of gradients
 };
 
 struct StepWork {
   // Computation times of a rank's part, in us. Message times follow from bytes and network.
   pipeline::Costs costs;
-  // bytes of a micro-batch's activations between two chunks; their gradient has as many
+  // bytes of a micro-batch's activations between two chunks; their gradient has as many bytes
   double activation_bytes = 0;
   double gradient_bytes = 0;       // bytes of gradients of a rank's part of a chunk
   double bucket_bytes = 25 << 20;  // the last bucket of a chunk may be smaller
@@ -80,17 +80,17 @@ std::vector<std::vector<int32_t>> ranks_that_sum(const pipeline::Plan& plan, int
 
 struct StepSchedule {
   Schedule schedule;
-  Schedule computing;              // the same step without the sums for which no computation waits
-  std::vector<double> compute_us;  // computation time by stage
+  Schedule computing;              // the step without gradient sums and parameter gathers
+  std::vector<double> compute_us;  // by stage: computation time, with the optimizer
 };
 
 // Returns the schedule of a step of a mesh of `places.size()` ranks, a multiple of the plan's
 // ranks. The plan must have passed check(), and its schedule must be flushed. `sum` sums the
-// buckets: an all_reduce, or from ZeRO 1 on a reduce_scatter (for schedules with one holder per
-// chunk). options.alike: number of ranks per host, which are simulated as one if possible (without
-// tensor-parallel ranks); most_steps: limit on simulated steps. Throws Error(invalid_argument) for
-// invalid numbers, Error(unsupported) if the schedule is too long, or the algorithm does not
-// support the ranks.
+// buckets: an all_reduce, or from ZeRO stage 1 on a reduce_scatter (which requires a schedule with
+// one holder per chunk). options.alike: number of ranks per host; the ranks of a host are simulated
+// as one if possible, and if there are no tensor-parallel ranks; most_steps: limit on simulated
+// steps. Throws Error(invalid_argument) for invalid numbers, Error(unsupported) if the schedule is
+// too long, or the algorithm does not support the ranks.
 StepSchedule make_step_schedule(const pipeline::Plan& plan, const StepWork& work,
                                 const std::vector<Place>& places, const Algorithm& sum,
                                 const ScheduleOptions& options = {});
@@ -99,10 +99,11 @@ StepSchedule make_step_schedule(const pipeline::Plan& plan, const StepWork& work
 struct SimulatedStep {
   SimulationResult network;  // its time_us is the step's time
   double compute_us = 0;     // computation time of the stage that computes longest
-  // time for which that stage waits for other ranks' computation and stragglers
+  // time for which the stage that computes longest waits for other ranks' computation and
+  // stragglers
   double bubble_us = 0;
   double exposed_us = 0;        // additional time of messages that do not overlap with computation
-  double efficiency = 0;        // fraction of the step in which that stage computes
+  double efficiency = 0;        // compute_us as a fraction of the step's time
   std::vector<double> idle_us;  // by stage: time in which the stage's ranks do not compute
 };
 

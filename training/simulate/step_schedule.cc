@@ -66,11 +66,11 @@ class Builder {
   struct Group {
     std::vector<int32_t> members;
     const std::vector<int>* chunks;  // chunks of the group, ascending
-    size_t sum;                      // index of its sum in schedules_
-    size_t gather = 0;               // index of its gather in schedules_, with ZeRO
+    size_t sum;                      // index of the schedule of its sums
+    size_t gather = 0;               // ZeRO: index of the schedule of its gathers
   };
   // The tensor-parallel ranks that have the same place on the other axes, and the indices of their
-  // schedules_.
+  // collectives in schedules_.
   struct Team {
     std::vector<int32_t> members;
     size_t sum = 0;
@@ -209,8 +209,8 @@ class Builder {
     return teams_[index(stage) * index(data_) + index(data)];
   }
 
-  // Returns the index, in begins_ and comes_, of an entry on the first tensor-parallel rank. The
-  // entries of the other tensor-parallel ranks follow.
+  // Returns the index of an entry in begins_ and comes_ for the first tensor-parallel rank. The
+  // elements for the other tensor-parallel ranks follow.
   size_t cell(const Entry& entry) const {
     const int64_t direction = entry.kind == Kind::forward ? 0 : 1;
     return index(
@@ -219,7 +219,7 @@ class Builder {
         tensor_);
   }
 
-  // Adds all stages with this place in the data axis.
+  // Adds all stages of the pipeline whose place on the data axis is `data`.
   void add_pipeline(int32_t data) {
     const size_t cells =
         2 * index(plan_.schedule.micro_batches) * index(plan_.schedule.chunks) * index(tensor_);
@@ -233,8 +233,8 @@ class Builder {
     }
   }
 
-  // Makes the step at `at` wait for its input. Each tensor-parallel rank receives its part, and if
-  // rows are not shared, all ranks gather the parts.
+  // Makes the entry with index `at` wait for its input. Each tensor-parallel rank receives a part
+  // of the input. If the ranks do not share rows, they then gather all parts.
   void await(const Team& team, size_t at) {
     const bool gathers = tensor_ > 1 && !work_.tensor.shares_rows;
     std::vector<std::pair<Step, Step>> all;
@@ -256,16 +256,17 @@ class Builder {
 
   void add_stage(int stage, int32_t data) {
     const Team& team = team_at(stage, data);
-    // number of backward entries that are still to come, by chunk
+    // by chunk: number of remaining entries that compute weight gradients
     std::vector<int64_t> backwards(index(plan_.schedule.chunks), 0);
     for (const Action& action : plan_.ranks[index(stage)].actions) {
       if (action.kind != Action::Kind::compute) continue;
       backwards[index(action.entry.chunk)] += makes_weight_gradient(action.entry) ? 1 : 0;
     }
-    // By tensor-parallel rank: the last step. By peer and tensor-parallel rank: the last message.
+    // `last`: last step of each tensor-parallel rank. `sent`: for each peer stage, the last message
+    // of each tensor-parallel rank.
     std::vector<Step> last(team.members.size(), kNone);
     std::vector<std::vector<Step>> sent(index(plan_.schedule.ranks), last);
-    std::vector<std::vector<Step>> ends;  // by entry: its ends
+    std::vector<std::vector<Step>> ends;  // by entry: last steps of the ranks
     for (const Action& action : plan_.ranks[index(stage)].actions) {
       if (action.kind == Action::Kind::compute) {
         const bool completes =
@@ -295,8 +296,7 @@ class Builder {
     }
   }
 
-  // Returns the number of sums among tensor-parallel ranks in an entry: none for a weight's
-  // gradient.
+  // Returns the number of sums among tensor-parallel ranks in an entry. backward_weight has none.
   int sums_in(Kind kind) const {
     return tensor_ == 1 || kind == Kind::backward_weight ? 0 : 2 * work_.tensor.blocks;
   }
@@ -339,8 +339,8 @@ class Builder {
     }
   }
 
-  // Sends the input of the next chunk in the entry's direction; `last` computed it, `before` was
-  // sent earlier.
+  // Sends the entry's output to the next chunk in the entry's direction. `last`: steps that
+  // computed the output; `before`: last messages to the same peer stage.
   void add_messages(const Team& team, const Action& action, int32_t data,
                     const std::vector<Step>& last, std::vector<Step>& before) {
     Entry consumer = action.entry;
@@ -408,7 +408,7 @@ class Builder {
   std::vector<Step> begins_;
   std::vector<Step>
       comes_;  // by cell and tensor-parallel rank: the message that brings the entry's input
-  std::vector<std::vector<Made>> made_;  // by simulated rank: when its gradients are ready
+  std::vector<std::vector<Made>> made_;  // by simulated rank: steps that make gradients ready
   std::vector<Step> last_;               // by simulated rank: the last step before the optimizer
   ParameterGathers gathers_;
 };

@@ -72,7 +72,8 @@ std::vector<int64_t> shares_of(int64_t all, const SyncWork& work) {
   return shares;
 }
 
-// Increases the numbers, because a worker had too few steps: extrapolates from the progress of all.
+// Increases the workers' numbers of planned steps, because a worker had too few. Extrapolates from
+// the progress of all workers.
 void extend(std::vector<int64_t>& shares, int64_t all, const Progression& progression) {
   const double factor = 1.1 * static_cast<double>(all) / static_cast<double>(progression.all());
   for (size_t worker = 0; worker < shares.size(); ++worker) {

@@ -5,8 +5,8 @@
 // part of a step. U updates of n workers are complete when the workers together have done n U
 // parts. Each worker's chain of steps is simulated until then, however the parts are distributed.
 //
-//   worker 0   [part][part][part][part]│      n U = 5: four parts of worker 0, one of worker 1,
-//   worker 1   [part             ][part│ ...  whose second part does not count
+//   worker 0   [part][part][part][part][part]│   n U = 6: five parts of worker 0, one of worker 1,
+//   worker 1   [part             ][part      │   whose second part does not count
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct SimulatedSync {
   std::vector<double> waiting;  // by worker: fraction of the time without computation
 };
 
-// Simulates the updates. Throws as make_sync_schedule() and simulate() do. `options` must not have
+// Simulates the updates. Throws as make_sync_schedule() and simulate() do. `options` must not set
 // stops_after.
 SimulatedSync simulate_sync(const SyncWork& work, const std::vector<Place>& places,
                             Network& network, const SimulationOptions& options,

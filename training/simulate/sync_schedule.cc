@@ -183,7 +183,7 @@ class Builder {
     for (int32_t rank = 0; rank < ranks_; ++rank) wait_for(rank, {means_[index(rank)]});
   }
 
-  // Makes the rank's next step wait for these steps as well.
+  // Makes the rank's next step wait for `steps` as well.
   void wait_for(int32_t rank, const std::vector<Step>& steps) {
     const Step all = joint_.compute(rank, 0);
     order(rank, std::exchange(last_[index(rank)], all), all);
@@ -201,7 +201,7 @@ class Builder {
     if (left != right) exchange(left);
   }
 
-  // Adds the messages from each rank to its target, unless that is itself.
+  // Adds the messages from each rank to its target, unless the target is the rank itself.
   void exchange(const std::vector<int>& targets) {
     std::vector<std::vector<Step>> awaited(index(ranks_));
     for (int32_t rank = 0; rank < ranks_; ++rank) {
@@ -215,8 +215,8 @@ class Builder {
     for (int32_t rank = 0; rank < ranks_; ++rank) wait_for(rank, awaited[index(rank)]);
   }
 
-  // Adds messages as AdPsgd has them: even ranks ask odd ones, which answer at once while they
-  // compute.
+  // Adds the messages of AdPsgd: even ranks send requests to odd ranks, which answer at once while
+  // they compute.
   void ask_others(int64_t update) {
     for (int32_t asker = 0; ranks_ > 1 && asker < ranks_; asker += 2) {
       const int32_t answerer = random_answerer(ranks_, work_.seed, update, asker);
@@ -305,15 +305,15 @@ class Builder {
   Roles roles_;
   int64_t most_steps_;
   JointSchedule joint_;
-  std::vector<Step> last_;               // by rank: the step after which its next one begins
+  std::vector<Step> last_;               // by rank: the step that its next step follows
   std::vector<std::vector<Step>> ends_;  // by worker: ends of its training steps
   std::vector<int32_t> all_ranks_;
   Schedule sum_;             // sum over all ranks
   std::vector<Step> means_;  // by rank: the end of the sum in flight
   int64_t used_at_ = 0;
-  // by worker and server: arrival of the gradients of the clock
+  // by worker and server: arrival of the gradients of the current clock
   std::vector<std::vector<Step>> arrived_;
-  std::vector<std::vector<Step>> updates_;  // by server and clock: its update
+  std::vector<std::vector<Step>> updates_;  // by server and clock: step of the update
 };
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {

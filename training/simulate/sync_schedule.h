@@ -6,13 +6,14 @@
 //   gossip:complete
 //
 //   gossip, sgp, adpsgd   rank 0  [step]──values──┐        a rank continues when the values that it
-//                         rank 1  [step  ]────────[step]   takes have come (averaging/peers.h)
+//                         rank 1  [step  ]────────[step]   takes have arrived (averaging/peers.h)
 //
 //   ps, ssp, async        worker  [step]─gradients┐  ┌values─[step]      servers and their answers:
 //                         server                  └──┘                   servers/server.h
 //
-// A message to a server has the gradients of its shard, an answer the shard's values; a server that
-// is also a worker sends itself no messages. Sums begin after the whole backward.
+// A message to a server has the gradients of the server's shard, and an answer has the shard's
+// values. A server that is also a worker sends itself no messages. All-reduces begin after the
+// whole backward.
 //
 // Limits: the schedule ignores the time of updates and of averaging, copies in memory, overlap of
 // backward with gradient sums, the 64 bits of secure sums, and headers.
@@ -31,7 +32,7 @@ namespace tutti::training {
 struct SyncWork {
   SyncOptions way;
   int64_t updates = 1;
-  // By rank: time in microseconds of forward and backward of all its micro-batches of a step.
+  // For each rank, time in microseconds of forward and backward of all its micro-batches of a step.
   std::vector<double> step_us;
   double bytes = 0;   // bytes of all gradients; all values have as many bytes
   uint64_t seed = 0;  // seed of random peers
@@ -44,7 +45,7 @@ struct SyncWork {
 
 struct SyncSchedule {
   Schedule schedule;
-  // By worker: the schedule's steps at which its training steps end, ascending.
+  // For each worker, the schedule's steps at which the worker's training steps end, ascending.
   std::vector<std::vector<int32_t>> ends;
 };
 

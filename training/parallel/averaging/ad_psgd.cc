@@ -128,7 +128,8 @@ void AdPsgd::exchange(int64_t update) {
   observe_span("average of values", 0, from);
 }
 
-// Adds an update that was computed from values before others averaged with this rank.
+// Adds this rank's update, which was computed from the values before other ranks averaged with
+// them.
 void AdPsgd::take_update() {
   std::ranges::transform(row(0), row(2), row(0).begin(), std::plus<>());
   std::ranges::copy(row(0), row(1).begin());
@@ -147,7 +148,7 @@ void AdPsgd::ask(int64_t update) {
   count_sent(row(0).size_bytes());
 }
 
-// Runs the thread on a rank that answers.
+// Answers requests until the run ends (the thread of an odd rank).
 void AdPsgd::answer_all() {
   try {
     for (;;) {
@@ -180,8 +181,8 @@ void AdPsgd::answer(int from, int64_t update) {
   replies_.send(sent(row(4)), from);
 }
 
-// Returns the next source: any rank or, with a replay, the rank whose turn it is, so that no
-// request has to wait for its turn.
+// Returns the source of the next request: any rank or, with a replay, the rank whose turn it is, so
+// that no request has to wait for its turn.
 int AdPsgd::next_source() {
   if (options().replay.empty()) return kAnySource;
   std::unique_lock lock(mutex_);

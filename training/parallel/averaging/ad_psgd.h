@@ -1,7 +1,7 @@
 // Asynchronous decentralized SGD. The ranks form two halves. When a rank of the first half has
 // computed its gradients, it averages its values with the values of a random rank of the second
-// half, which continues to compute meanwhile. Each rank then updates its values by gradients of
-// older values. No rank waits for a straggler.
+// half, which continues to compute meanwhile. Each rank then updates its values by gradients that
+// it computed from older values. No rank waits for a straggler.
 //
 //   rank 0 (asks)     compute | average with 1 | update | compute | average with 3 | update
 //   rank 1 (answers)  compute ........ | averaged | ....... | update | compute ...
@@ -59,7 +59,7 @@ class AdPsgd : public Averaging {
   StretchOrder stretch();
   void throw_failure();
   // Returns row `index` of memory_. 0: this rank's values; 1: the values with which the model
-  // computes; 2: an update; 3: another rank's values; 4: values to send to it.
+  // computes; 2: an update; 3: another rank's values; 4: values to send to that rank.
   std::span<float> row(size_t index) const { return {memory_.get() + index * count(), count()}; }
   size_t count() const { return static_cast<size_t>(values_.size()); }
 
@@ -73,7 +73,7 @@ class AdPsgd : public Averaging {
 
   std::mutex mutex_;  // guards the members below, and row 0 on a rank that answers
   std::condition_variable turned_;
-  UpdateOrder order_;                      // order of this stretch, on a rank that answers
+  UpdateOrder order_;                      // updates and answers of this stretch (odd ranks)
   const UpdateOrder* recorded_ = nullptr;  // the order to replay
   std::exception_ptr failure_;             // exception of the answering thread
   bool ends_ = false;

@@ -21,8 +21,8 @@ Averaging::Averaging(ParameterStorage& storage, const SyncOptions& options)
 
 void Averaging::after_update() { exchange(++updates_); }
 
-// An older checkpoint without a number of updates had one update per step; one without a kind is
-// from local SGD.
+// Defaults for older checkpoints: if there is no count of updates, each step made one; if there is
+// no kind, the run used local SGD.
 void Averaging::visit_state(StateVisitor& visitor) {
   visitor.number("sync.updates", updates_, visitor.step());
   auto kind = static_cast<int64_t>(options_.kind);

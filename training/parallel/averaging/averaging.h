@@ -20,7 +20,8 @@ namespace tutti::training {
 
 class Averaging : public Synchronizer {
  public:
-  // Creates the synchronizer; `storage`, of stage 0 with f32 values or masters, must outlive it.
+  // Creates the synchronizer. `storage` must be of stage 0, have f32 values or masters, and outlive
+  // it.
   Averaging(ParameterStorage& storage, const SyncOptions& options);
 
   void begin_step(const std::vector<int64_t>&) override { storage_.zero_gradients(); }
@@ -31,8 +32,8 @@ class Averaging : public Synchronizer {
 
   // Visits the number of updates so far.
   void visit_state(StateVisitor& visitor) override;
-  // Returns false if a state was read that another synchronizer, or a job with differently divided
-  // workers, has saved. All ranks then start from the mean of the values.
+  // Returns false if the state that was read was saved by another kind of synchronizer, or by a job
+  // that divided its workers differently. All ranks then start from the mean of the values.
   bool takes_own_values() const override { return same_way_; }
 
   int64_t bytes() const override;
@@ -83,8 +84,8 @@ class Averaging : public Synchronizer {
   Observer observer_;
 };
 
-// Creates the synchronizer for `options`, whose kind has values that differ between ranks; `seed`
-// is for random peers and clients.
+// Creates a synchronizer of the kind in `options`, which must be one whose values differ between
+// ranks. `seed`: for random peers and clients.
 std::unique_ptr<Synchronizer> make_averaging(ParameterStorage& storage, const SyncOptions& options,
                                              uint64_t seed);
 

@@ -77,7 +77,7 @@ void DiLoCo::wait_for_mean() {
   mean_.reset();
 }
 
-// If the sum fails, it throws before anything changes.
+// If the reduction fails, throws before anything changes.
 void DiLoCo::apply_mean(int64_t fragment) {
   const auto from = std::chrono::steady_clock::now();
   wait_for_mean();
@@ -104,7 +104,8 @@ void DiLoCo::apply_mean(int64_t fragment) {
   observe_span("mean of a fragment", static_cast<int>(fragment), from);
 }
 
-// Returns false if the state that was read has other fragments, or sends them at other updates.
+// Returns false if the state that was read is from a run with other fragments, or from one that
+// sent fragments at other updates.
 bool DiLoCo::has_same_schedule(StateVisitor& visitor) const {
   bool same = true;
   for (const auto& [name, own] :
@@ -117,7 +118,8 @@ bool DiLoCo::has_same_schedule(StateVisitor& visitor) const {
   return same;
 }
 
-// Also saves the mean of a fragment in flight, which is applied at its time after resuming.
+// Also saves the mean of a fragment in flight. A resumed run applies the mean at the same update as
+// an uninterrupted run.
 void DiLoCo::visit_state(StateVisitor& visitor) {
   Centred::visit_state(visitor);
   wait_for_mean();

@@ -61,7 +61,7 @@ class DiLoCo : public Centred {
   Memory<float> momentum_;
   Memory<float> delta_;
   int64_t in_flight_ = -1;    // the fragment whose mean has not been applied yet; -1: none
-  std::optional<Work> mean_;  // the reduction of that fragment, until it is complete
+  std::optional<Work> mean_;  // the reduction of fragment in_flight_, until it is complete
 };
 
 }  // namespace tutti::training

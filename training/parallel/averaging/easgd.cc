@@ -17,7 +17,7 @@ Easgd::Easgd(ParameterStorage& storage, const SyncOptions& options)
       alpha_(static_cast<float>(options.elasticity.value_or(kBeta / ranks().size()))),
       differences_(allocate_row()) {}
 
-// If the sum fails, it throws before anything changes.
+// If the sum fails, throws before anything changes.
 void Easgd::exchange(int64_t update) {
   if (update % options().every != 0) return;
   const auto from = std::chrono::steady_clock::now();

@@ -5,8 +5,8 @@
 //   x -= alpha (x - c)                      on each rank
 //   c += alpha (sum over ranks of (x - c))
 //
-// With N ranks c moves N alpha = beta of the way to their mean; beta is 0.9 by default. The centre
-// is the model that is validated and saved.
+// With N ranks, c moves N alpha = beta of the way to the mean of the ranks' values; beta is 0.9 by
+// default. The centre is the model that is validated and saved.
 //
 // Zhang, Choromanska, LeCun: Deep learning with elastic averaging SGD, NeurIPS 2015, section 3.
 #pragma once

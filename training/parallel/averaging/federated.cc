@@ -61,7 +61,7 @@ void Federated::exchange(int64_t update) {
   if (update % options().every == 0) end_round(update / options().every);
 }
 
-// If the sum fails, it throws before anything changes.
+// If the sum fails, throws before anything changes.
 void Federated::end_round(int64_t round) {
   const auto from = std::chrono::steady_clock::now();
   const int clients = ranks().size();
@@ -134,7 +134,7 @@ void Federated::visit_state(StateVisitor& visitor) {
   visit_row(visitor, "sync.second_moment", span_of(second_moment_));
 }
 
-// Saves the count as two numbers of 24 bits, which f32 represents exactly.
+// Saves round_targets_ as two numbers of 24 bits, which f32 represents exactly.
 void Federated::visit_targets(StateVisitor& visitor) {
   constexpr int64_t kBase = int64_t{1} << 24;
   const int64_t high = round_targets_ / kBase;

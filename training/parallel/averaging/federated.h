@@ -11,13 +11,13 @@
 // other clients train too, but their values of the round are discarded. The global values are the
 // model that is validated and saved.
 //
-//   fedavg    as above. With K = 1 and SGD it equals summed gradients, up to rounding
+//   fedavg    the round as described. With K = 1 and SGD it equals summed gradients, up to rounding
 //   fedprox   mu (own values - x) is added to each gradient
-//   fedadam   the mean d of (own values - x) is a gradient for Adam without correction of its bias:
+//   fedadam   the mean d of (own values - x) is the gradient for Adam without bias correction:
 //             m = 0.9 m + 0.1 d;  v = 0.99 v + 0.01 d^2;  x += rate m / (sqrt(v) + tau)
 //             tau is 1e-3, and v begins with tau^2
 //
-// With SyncOptions::secure_sums sums are computed in fixed point on masked values (secure_sum.h).
+// With SyncOptions::secure_sums, sums are computed in fixed point on masked values (secure_sum.h).
 //
 // McMahan et al.: Communication-efficient learning of deep networks from decentralized data,
 // AISTATS 2017, algorithm 1; Li et al.: Federated optimization in heterogeneous networks, MLSys

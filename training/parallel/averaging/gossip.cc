@@ -46,7 +46,7 @@ void Gossip::exchange(int64_t update) {
   observe_span("exchange of values", 0, from);
 }
 
-// With two ranks, both neighbours are the same rank: they form one pair.
+// If there are two ranks, both neighbours are the same rank, and the ranks average as a pair.
 void Gossip::average_with_neighbours() {
   const int left = left_of(ranks().rank(), ranks().size());
   const int right = right_of(ranks().rank(), ranks().size());

@@ -1,11 +1,11 @@
 // Decentralized SGD: after each update a rank averages its values with those of a few other ranks.
-// The weights of an average sum to 1 over senders and over receivers, which preserves the mean of
-// all values.
+// The weights of the averages sum to 1 over the senders to each rank and over the receivers from
+// each rank. Averaging therefore preserves the mean of all values.
 //
-// Average of a rank, by graph:
+// A rank's new values, for each graph:
 //   ring      1/3 of its own values + 1/3 of each neighbour's values
 //   exp       1/2 of its own values + 1/2 of the values of the rank that is 1, 2, 4 ... below it
-//   random    1/2 of its own values + 1/2 of its partner's; each exchange has random partners
+//   random    1/2 of its own values + 1/2 of its partner's values; pairs are random
 //   complete  the mean of all ranks' values
 //
 // Lian et al.: Can decentralized algorithms outperform centralized algorithms?, NeurIPS 2017;
@@ -28,14 +28,14 @@ class Gossip : public Averaging {
  private:
   void exchange(int64_t update) override;
   void average_with_neighbours();
-  // Sends this rank's values to rank `to`, and replaces them by their mean with those received from
-  // rank `from`.
+  // Sends this rank's values to rank `to`, and replaces them by the mean of them and the values
+  // received from rank `from`.
   void average_with(int to, int from);
   std::span<float> row(int index) const;
 
   uint64_t seed_;
   ValueRow values_;
-  Memory<float> memory_;  // one row of own values, then rows of received ones
+  Memory<float> memory_;  // one row of own values, then rows of received values
 };
 
 }  // namespace tutti::training

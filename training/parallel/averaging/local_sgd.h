@@ -4,9 +4,9 @@
 //   rank 0   update update ... update |         | update ...
 //   rank 1   update update ... update | average | update ...      K updates between two averages
 //
-// With K = 1 and a stateless optimizer it equals summed gradients, up to rounding. Optimizer state
-// stays local. Post-local SGD averages gradients in the first steps, during which values are equal
-// on all ranks.
+// With K = 1 and a stateless optimizer, local SGD equals summed gradients, up to rounding.
+// Optimizer state stays local. Post-local SGD averages gradients in the first steps, during which
+// values are equal on all ranks.
 //
 // Zinkevich, Weimer, Smola, Li: Parallelized stochastic gradient descent, NeurIPS 2010 (one
 // average, at the end); McMahan et al.: Communication-efficient learning of deep networks from
@@ -27,8 +27,8 @@ class LocalSgd : public Averaging {
 
   void finish_gradients() override;
   void visit_state(StateVisitor& visitor) override;
-  // Returns false while gradients are averaged: values are then equal on all ranks, and a loaded
-  // state must be, too.
+  // Returns false while gradients are averaged: values are then equal on all ranks, so those of a
+  // loaded state must be equal, too.
   bool takes_own_values() const override {
     const bool were_same = updates() < read_local_after_;
     return Averaging::takes_own_values() && (updates() >= options().local_after || were_same);

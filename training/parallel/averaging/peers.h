@@ -1,5 +1,5 @@
 // Computes the senders and receivers of one exchange of values. Every rank computes them from the
-// number of the exchange, without communication.
+// index of the exchange, without communication.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace tutti::training {
 
-// Returns the receiver of each rank: 1, 2, 4 ... ranks further, a power of two per exchange, so
-// that after log2(ranks) exchanges each value has reached all ranks (Assran et al. 2019, section
-// 3).
+// Returns the receiver of each rank, which is 1, 2, 4 ... ranks further. The distance doubles with
+// each exchange, so that after log2(ranks) exchanges (rounded up) each value has reached all ranks;
+// it then starts again at 1 (Assran et al. 2019, section 3).
 std::vector<int> exponential_targets(int ranks, int64_t exchange);
 // Returns a random receiver for each rank: some ranks receive from several ranks, some from none.
 std::vector<int> random_targets(int ranks, uint64_t seed, int64_t exchange);

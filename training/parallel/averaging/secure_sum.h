@@ -1,5 +1,5 @@
 // Fixed-point sums modulo 2^64 in which masks cancel. Each pair of participating clients shares
-// random words; the client with the lower number adds them and the other one subtracts them. A
+// random words; the client with the lower index adds them and the other one subtracts them. A
 // client's masked words therefore reveal nothing about its values, and the sum has the same bits
 // with and without masks.
 //
@@ -9,7 +9,7 @@
 //
 // Bonawitz et al.: Practical secure aggregation for privacy-preserving machine learning, CCS 2017,
 // section 4.0.1. Limits: the pairs' seeds are not agreed upon in secret, but derived from the run's
-// seed, which every rank knows. If a client drops out during a sum, the sum fails. Masks are
+// seed, which every rank has. If a client drops out during a sum, the sum fails. Masks are
 // random_bits(), which is not a cipher. A client that is alone in a round has no mask.
 #pragma once
 
@@ -25,7 +25,7 @@ void to_fixed_point(std::span<const float> values, int clients, std::span<uint64
 void from_fixed_point(std::span<const uint64_t> words, std::span<float> values);
 
 // Adds to `words` the masks that `client`, a participant of the round, shares with each other
-// participant. `first`: index of the first word in the round.
+// participant. `first`: index of words[0] among all words of the round.
 void add_masks(std::span<uint64_t> words, int client, const std::vector<bool>& takes_part,
                uint64_t seed, int64_t round, uint64_t first);
 

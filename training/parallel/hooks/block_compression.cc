@@ -91,7 +91,8 @@ void BlockCompression::start(Communicator& communicator, int bucket, Tensor grad
       {at.received.get(), all_of(at.received_blocks), DType::u8}, at.received_blocks);
 }
 
-// Writes the encoded sum of all ranks' parts to the memory of this rank's own part.
+// Sums this rank's part as received from all ranks. Writes the encoded sum to the part's place in
+// `sent`, and adds what the encoding lost to the errors.
 void BlockCompression::sum_own_part(BucketState& at) {
   const int own = at.communicator.rank();
   const Share& part = at.parts[static_cast<size_t>(own)];

@@ -5,12 +5,12 @@
 //   rank 0   M = gradient + error   | encode 0 | encode 1 |  all-to-all    sum of decoded parts 0
 //   rank 1   M = gradient + error   | encode 0 | encode 1 |   start()      sum of decoded parts 1
 //
-//   each owner encodes its sum; all-gather; every rank decodes all of it      finish()
+//   each owner encodes its sum; all-gather; every rank decodes all sums       finish()
 //
-// Error feedback is exact: error = M - decoded(M), rounded once, and an owner adds its sum -
-// decoded(sum). No gradient is lost: the sum of all results equals the sum of all gradients minus
-// the ranks' current errors. An owner also decodes its own encoded sum, so all ranks have the same
-// bits. Decoded parts are added in f32 in the order of ranks.
+// Error feedback is exact: error = M - decoded(M), rounded once, and an owner adds (its sum -
+// decoded(sum)) to its errors. No gradient is lost: the sum of all results equals the sum of all
+// gradients minus the ranks' current errors. An owner also decodes its own encoded sum, so all
+// ranks have the same bits. Decoded parts are added in f32 in the order of ranks.
 //
 // Seide et al.: 1-bit SGD (2014); Karimireddy et al.: Error feedback fixes SignSGD (2019).
 #pragma once
@@ -27,8 +27,8 @@
 namespace tutti::training {
 
 // The hook. Errors are local to the rank, and part of checkpoints. Only the sum of all ranks'
-// errors matters, so another number of ranks may redistribute it. If a sum is not finite, the
-// bucket's gradients become non-finite and its errors zero.
+// errors matters, so a run that resumes on another number of ranks divides that sum among its
+// ranks. If a sum is not finite, the bucket's gradients become non-finite and its errors zero.
 class BlockCompression : public CommunicationHook {
  public:
   // Creates the hook; does not retain references to its arguments.
@@ -55,10 +55,10 @@ class BlockCompression : public CommunicationHook {
     BucketErrors errors;
     // set by the first start()
     Communicator communicator;
-    std::vector<Share> parts;  // part of each rank, in values
+    std::vector<Share> parts;  // each rank's range of elements
     Blocks sent_blocks;        // ranges of bytes sent to each rank
     Blocks received_blocks;    // ranges of bytes of this rank's part, as received from each rank
-    Memory<std::byte> sent;    // encoded M; then the encoded sum
+    Memory<std::byte> sent;    // encoded M; from finish() on, the encoded sums
     Memory<std::byte> received;
     Work exchange;
   };
@@ -69,7 +69,7 @@ class BlockCompression : public CommunicationHook {
 
   BlockFormat format_;
   std::vector<BucketState> buckets_;
-  std::vector<float> values_;  // twice as many as the largest bucket has
+  std::vector<float> values_;  // two values per element of the largest bucket
 };
 
 }  // namespace tutti::training

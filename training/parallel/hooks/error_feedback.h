@@ -16,7 +16,7 @@ namespace tutti::training {
 void check_error_feedback(std::string_view what, DType gradients);
 
 // This rank's errors of one bucket, one per element. Only the sum of all ranks' errors matters, so
-// another number of ranks may redistribute it.
+// a run that resumes on another number of ranks divides that sum among its ranks.
 class BucketErrors {
  public:
   BucketErrors(const Layout& layout, const std::vector<ParameterSpec>& specs, size_t bucket);

@@ -1,12 +1,12 @@
 // Sends gradients in 16 bits: half the bytes of f32.
 //
-// Each rank rounds its gradients to the wire's type, in which they are summed (each sum is computed
-// in float and rounded to the type, base/reduce.h). The result is converted back. Gradients are
-// divided by the global number of targets beforehand, so the sum needs no averaging.
+// Each rank rounds its gradients to the wire's type. They are summed in that type (each addition is
+// computed in float and rounded to the type, base/reduce.h). The result is converted back.
+// Gradients are divided by the global number of targets beforehand, so the sum needs no averaging.
 //
 // bf16 has the range of f32 and 8 bits of precision. f16 has 11 bits and a largest value of 65504:
-// a larger gradient or sum becomes infinite, which the gradients' norm reveals. Values below 6e-8
-// become zero.
+// a larger gradient or sum becomes infinite, and so does the gradients' norm. Values below 3e-8,
+// half the smallest f16, become zero.
 #pragma once
 
 #include <cstdint>

@@ -54,13 +54,13 @@ void OneBitAdam::finish(int bucket, Tensor gradients) {
     return;
   }
   signs_.finish(bucket, f32_row(at.sent));
-  const std::vector<float> new_moments = at.sent;  // the new moments
+  const std::vector<float> new_moments = at.sent;
   for (size_t i = 0; i < at.sent.size(); ++i) {
     at.sent[i] =
         is_masked(momentum[i]) ? 0 : (new_moments[i] - beta1_ * momentum[i]) / (1 - beta1_);
   }
   convert(f32_row(at.sent), gradients);
-  convert(gradients, f32_row(at.sent));  // values that were rounded for the optimizer
+  convert(gradients, f32_row(at.sent));  // the values as the optimizer gets them, rounded
   std::vector<float>& errors = signs_.errors(bucket);
   for (size_t i = 0; i < at.sent.size(); ++i) {
     if (is_masked(momentum[i])) {

@@ -2,13 +2,13 @@
 // (AdamMoments::frozen_after), and ranks exchange their first moments with one bit per value.
 //
 //   warm-up    g = sum of gradients                   m = beta1 m + (1 - beta1) g
-//   after it   M = beta1 m / ranks + (1 - beta1) g of this rank, compressed with error feedback
+//   then       M = beta1 m / ranks + (1 - beta1) g of this rank, compressed with error feedback
 //              m' = sum of M            the optimizer gets g = (m' - beta1 m) / (1 - beta1),
 //              from which it computes m'
 //
-// A value that had no gradients in the warm-up is not updated: Adam would divide by its second
-// moment of 0. The part of m' that the optimizer's type cannot represent is added to the error
-// feedback.
+// A value that had no gradients in the warm-up is not updated: Adam would divide by the root of the
+// value's second moment, which is 0. The part of m' that the optimizer's type cannot represent is
+// added to the error feedback.
 //
 // Sums are linear in gradients only if every step multiplies gradients by the same factor. Clipping
 // must therefore be off after the warm-up.

@@ -6,8 +6,8 @@
 namespace tutti::training {
 namespace {
 
-// Largest remainder, relative to the row, of a dependent row. The remainder is rounding error of a
-// few units of 2^-24.
+// A row is dependent if its remainder is at most this fraction of its length. The remainder of a
+// dependent row is a rounding error of a few units of 2^-24.
 constexpr double kDependent = 1e-6;
 
 double dot(std::span<const float> a, std::span<const float> b) {

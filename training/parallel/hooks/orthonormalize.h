@@ -9,8 +9,7 @@ namespace tutti::training {
 
 // Makes the rows of `rows` (f32, contiguous, finite) orthonormal. Returns the indices of rows that
 // depend linearly on earlier rows; those rows become zero. Runs the modified Gram-Schmidt process
-// twice
-// ("twice is enough": Giraud et al.: The loss of orthogonality in the Gram-Schmidt
+// twice ("twice is enough": Giraud et al.: The loss of orthogonality in the Gram-Schmidt
 // orthogonalization process, 2005). The bits depend on the values alone.
 std::vector<int> orthonormalize(Tensor rows);
 

@@ -23,7 +23,7 @@ Tensor row(const Memory<float>& memory, int64_t count) {
   return tensor_at(memory.get(), DType::f32, 1, count);
 }
 
-// Copies the uncompressed parameters between the bucket and one dense row.
+// Calls copy(place in the bucket, place in `packed`, bytes) for each uncompressed parameter.
 template <typename Copy>
 void for_each_other(const std::vector<Slot>& slots, Tensor gradients, std::byte* packed,
                     Copy&& copy) {
@@ -184,7 +184,7 @@ void PowerSgd::finish(int bucket, Tensor gradients) {
 
 bool PowerSgd::sum_q(BucketState& at) {
   at.p_sum.wait();
-  // all ranks have the same sums, so all return
+  // All ranks have the same sums, so all of them return here.
   if (!all_finite(row(at.p, at.p_size)).get()) return false;
   for (Matrix& matrix : at.matrices) {
     const Tensor p = p_of(at, matrix);
@@ -205,7 +205,7 @@ void PowerSgd::decompress(BucketState& at, Matrix& matrix, Tensor gradient) {
   scale(own_q, own_q, -1);
   gemm(p, Transpose::yes, own_q, Transpose::no, error_of(at, matrix), GemmMode::accumulate);
 
-  // These rows of Q are zero and would remain so, so they are redrawn.
+  // The rows of Q for dependent columns of P are zero and would remain zero, so they are redrawn.
   for (const int row : matrix.dependent) draw_q(at, matrix, row);
 }
 

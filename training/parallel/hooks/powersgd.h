@@ -33,8 +33,9 @@ struct PowerSgdOptions {
 };
 
 // The hook. Errors are local to the rank, Q is equal on all ranks, and checkpoints contain both.
-// Only the sum of all ranks' errors matters, so another number of ranks may redistribute it. If a
-// sum is not finite, the bucket's gradients become non-finite and its errors zero.
+// Only the sum of all ranks' errors matters, so a run that resumes on another number of ranks
+// divides that sum among its ranks. If a sum is not finite, the bucket's gradients become
+// non-finite and its errors zero.
 class PowerSgd : public CommunicationHook {
  public:
   // Creates the hook; does not retain references to its arguments. Throws Error(invalid_argument)
@@ -48,7 +49,8 @@ class PowerSgd : public CommunicationHook {
   // Begins the second all-reduce and blocks until it is done; all ranks must finish their buckets
   // in the same order.
   void finish(int bucket, Tensor gradients) override;
-  // Returns true only if finish() begins no collective, because ranks call it at different times.
+  // Returns true only if finish() begins no collective, because ranks call test() at different
+  // times.
   bool test(int bucket) override;
   int64_t payload_bytes(int bucket, Tensor gradients) const override;
   int64_t bytes() const override;
@@ -66,7 +68,7 @@ class PowerSgd : public CommunicationHook {
     int64_t q_offset = 0;
     int64_t error_offset = 0;
     float draws = 0;  // number of random rows drawn for Q; part of the state, exact up to 2^24
-    std::vector<int> dependent;  // columns of P that depend linearly on others in this step
+    std::vector<int> dependent;  // columns of P that depend linearly on earlier ones
   };
 
   struct BucketState {
@@ -76,12 +78,12 @@ class PowerSgd : public CommunicationHook {
     int64_t q_size = 0;
     int64_t other_size = 0;
     int64_t other_bytes = 0;
-    std::vector<float> errors;  // errors; between start() and finish(): M
+    std::vector<float> errors;  // the errors, or M between start() and finish()
     // set by the first start()
     Communicator communicator;
     Memory<float> p;
-    Memory<float> q;      // Q of all matrices: the sums, with which the next step starts
-    Memory<float> own_q;  // this rank's terms of these sums
+    Memory<float> q;      // Q of all matrices: sums with which the next step starts
+    Memory<float> own_q;  // this rank's terms of the sums in q
     Memory<std::byte> other_values;
     Work p_sum;
     Work other_sum;
@@ -92,7 +94,7 @@ class PowerSgd : public CommunicationHook {
   Tensor q_of(const Memory<float>& q, const Matrix& matrix) const;
   static Tensor matrix_in(Tensor bucket, const Matrix& matrix);
   static Tensor error_of(BucketState& at, const Matrix& matrix);
-  // Returns f32 memory of the matrix's shape, valid until the next call.
+  // Returns f32 scratch memory with the matrix's shape, valid until the next call.
   Tensor scratch_for(const Matrix& matrix);
   void add_matrix(BucketState& at, const ParameterSpec& spec, const Slot& slot);
   void prepare(BucketState& at, Communicator& communicator, DType dtype);

@@ -75,7 +75,7 @@ void Selection::pack(Communicator& communicator, Part& part, Tensor gradients) {
     part.memory = communicator.allocate<std::byte>(bytes);
     bytes_ += static_cast<int64_t>(bytes);
   }
-  // Zero the gaps between parameters, which a compressed format may have changed.
+  // Zero the gaps between parameters, because a compressed format may have changed them.
   std::memset(part.memory.get(), 0, bytes);
   copy(part, gradients, false);
 }

@@ -26,8 +26,8 @@ void check_patterns(const std::string& patterns, const std::vector<ParameterSpec
 
 class Selection : public CommunicationHook {
  public:
-  // Function that creates the hook for the chosen parameters. The layout that it gets has the same
-  // buckets, without the other parameters.
+  // Function that creates the hook for the chosen parameters. Its argument is a layout with the
+  // same buckets, without the other parameters.
   using Make = std::function<std::unique_ptr<CommunicationHook>(const Layout&)>;
   // Creates the hook; does not retain references to its arguments.
   Selection(const std::string& patterns, const Layout& layout,

@@ -96,7 +96,8 @@ int64_t SufficientFactors::bytes() const {
   return bytes;
 }
 
-// Counts each rank's rows once per receiver, not twice as in an all-reduce.
+// Returns half of the gathered bytes: each row is sent once per receiver, but the caller counts
+// twice the payload, as for an all-reduce.
 int64_t SufficientFactors::payload_bytes(int bucket, Tensor) const {
   const Layer& at = *layers_[static_cast<size_t>(bucket)];
   return at.rows * at.own.width() * static_cast<int64_t>(size_of(at.own.dtype())) / 2;

@@ -14,7 +14,7 @@
 namespace tutti::training {
 namespace {
 
-// Returns a number that orders values by magnitude, NaNs last.
+// Returns a number that grows with the value's magnitude and is largest for NaN.
 uint32_t magnitude(float value) { return std::bit_cast<uint32_t>(value) & 0x7fffffffU; }
 
 }  // namespace
@@ -49,7 +49,7 @@ std::vector<HookState> TopK::states(Communicator&, DType gradients) {
   return states;
 }
 
-// Ties go to the lower index.
+// Prefers the lower index among equal magnitudes.
 void TopK::choose(BucketState& at) {
   std::vector<float>& errors = at.errors.values();
   const std::span<uint32_t> all = std::span(indices_).first(errors.size());

@@ -32,7 +32,8 @@ class TopK : public CommunicationHook {
   void start(Communicator& communicator, int bucket, Tensor gradients) override;
   void finish(int bucket, Tensor gradients) override;
   bool test(int bucket) override { return state(bucket).gather.test(); }
-  // Counts that each rank's entries go to all other ranks.
+  // Returns half of the gathered bytes: each entry is sent once per receiver, but the caller counts
+  // twice the payload, as for an all-reduce.
   int64_t payload_bytes(int bucket, Tensor gradients) const override;
   int64_t bytes() const override;
   bool remembers() const override { return true; }

@@ -18,7 +18,7 @@ void StepCount::end_step() {
   ++before_;
 }
 
-// Called between two steps: the previous step has ended.
+// Called between two steps, so the previous step has ended.
 HookState StepCount::state(const std::string& name) {
   if (!started_.empty()) end_step();
   return {name, f32_row(std::span(&before_, 1)), RowKind::same};

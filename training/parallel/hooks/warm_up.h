@@ -1,6 +1,6 @@
 // Sends uncompressed gradients in the first steps, and compressed ones afterwards. Early gradients
-// change fast, so errors that are added later do most harm then (Lin et al.: Deep gradient
-// compression, 2018, section 3.3).
+// change fast, so errors that are fed back later would do the most harm in these steps (Lin et al.:
+// Deep gradient compression, 2018, section 3.3).
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ namespace tutti::training {
 // Counts the steps that have begun: a bucket that starts for the second time belongs to a new step.
 class StepCount {
  public:
-  // Returns the number of the step in which this bucket starts, counted from 0.
+  // Returns the index of the step in which this bucket starts, counted from 0.
   int64_t at(int bucket);
   HookState state(const std::string& name);
 
  private:
   void end_step();
 
-  float before_ = 0;       // number of earlier steps, in checkpoints; exact up to 2^24
+  float before_ = 0;       // number of earlier steps, exact up to 2^24; part of checkpoints
   std::set<int> started_;  // buckets that have started in this step
 };
 
@@ -59,7 +59,7 @@ class WarmUp : public CommunicationHook {
   const std::unique_ptr<CommunicationHook> hook_;
   StepCount count_;
   PlainSums sums_;
-  std::vector<bool> plain_;  // by bucket: true if it was uncompressed when it last started
+  std::vector<bool> plain_;  // by bucket: true if its last sum was uncompressed
 };
 
 }  // namespace tutti::training

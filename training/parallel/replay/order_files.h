@@ -12,11 +12,11 @@
 
 namespace tutti::training {
 
-// Uses these files. All calls are collective, in the same order on all ranks. They throw what
-// OrderRecorder and RecordedOrder throw, on all ranks.
+// Reads or writes files of orders. All calls are collective, in the same order on all ranks. They
+// throw what OrderRecorder and RecordedOrder throw, on all ranks.
 class OrderFiles {
  public:
-  // Opens the files that `options` name, if any.
+  // Takes the names of the files from `options`. A file is opened when it is first needed.
   OrderFiles(Communicator ranks, const SyncOptions& options);
 
   // Returns the recorded order of steps [wanted.first, wanted.last], or null if there is no replay.

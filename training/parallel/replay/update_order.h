@@ -1,15 +1,16 @@
 // The order in which servers, or neighbours, applied updates. It is recorded during training, and
 // enforced when the run is repeated (`--record FILE`, `--replay FILE`).
 //
-// A stretch is a number of steps between two exchanges among all ranks. The file has one line of
-// JSON for each:
+// A stretch is the steps between two exchanges among all ranks. The file has one line of JSON for
+// each stretch:
 //
 //   {"way":"async","run":"b1946ac92492d234","first":1,"last":16,"workers":2,
 //    "servers":[[[0,0],[1,1],[0,2] ...] ...]}
 //
 // "servers" lists, for each server, the updates that it applied as [worker, clock] (clocks:
-// servers/messages.h; for `adpsgd`, servers are ranks, clocks are updates, and even ranks have
-// none). The order and the run's settings determine all results of the run, bit for bit.
+// servers/messages.h; for `adpsgd`, servers are ranks, clocks are update numbers, and the lists of
+// even ranks are empty). The order and the run's settings determine all results of the run, bit for
+// bit.
 #pragma once
 
 #include <cstdint>
@@ -72,7 +73,7 @@ class RecordedOrder {
 // Throws Error(invalid_argument) that states why the record cannot be replayed.
 [[noreturn]] void refuse_record(const std::string& why);
 
-// Convert an order to and from the text of a line.
+// Convert one server's order to and from JSON.
 std::string text_of(const UpdateOrder& order);
 UpdateOrder order_in(const std::string& text);
 

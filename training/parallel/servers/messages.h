@@ -1,11 +1,11 @@
 // Messages between workers and parameter servers.
 //
 //   worker                                   server
-//   Push, its gradients of the shard  --->   updates the shard, now or once others have arrived
+//   Push, its gradients of the shard  --->   updates the shard, now or after all workers' pushes
 //                                     <---   Answer, with the shard's values if requested
 //
 // Clocks count from 0 in each stretch of steps. For `ps` and `ssp` a clock is a worker's step. For
-// `async` it is the number of a part of the steps' samples, which any worker may take: with n
+// `async` it is the index of a part of the steps' samples. Any worker may take a part: with n
 // workers, part p is part p % n of step p / n.
 #pragma once
 
@@ -24,7 +24,8 @@ struct Push {
 
 struct Answer {
   int64_t version = 0;  // number of updates of the shard so far
-  // number of updates (async) or clocks (ssp) by which the worker's values were or are stale
+  // async: number of updates by which the values that the worker used were stale; ssp: number of
+  // clocks by which the values that it will use are stale
   int64_t staleness = 0;
   int64_t next = 0;  // async, in the first server's answers: the part that the worker computes next
 };

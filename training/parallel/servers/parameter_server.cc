@@ -142,8 +142,8 @@ int64_t ParameterServer::exchange(const Push& push, const Stretch& stretch, int6
   return next;
 }
 
-// Adds the server's spans to the trace. A trace belongs to one thread: if this rank also works, the
-// serving thread's spans are added after it has ended.
+// Adds the server's spans to the trace. Only one thread may add to a trace, so the spans of a
+// serving thread are added after that thread has ended.
 void ParameterServer::tell_spans() {
   if (!serves()) return;
   for (const Server::Span& span : server_->spans()) {

@@ -27,16 +27,16 @@ namespace tutti::training {
 
 class ParameterServer : public Synchronizer {
  public:
-  // Collective. `storage`, of stage 1 with separate masters and the owners of `options`, must
-  // outlive the object.
+  // Collective. `storage` must be of stage 1, have separate masters and the owners that `options`
+  // choose, and outlive the object.
   ParameterServer(ParameterStorage& storage, const SyncOptions& options);
 
   struct Stretch {
     int64_t first = 1;              // the stretch's first step
     std::span<const double> rates;  // learning rates, by step
-    // Computes this rank's gradients for a part of a step's samples; the step (in the stretch) and
-    // the part count from 0. Returns the factor by which servers multiply the gradients, or nothing
-    // if the part had no targets.
+    // Computes this rank's gradients for a part of a step's samples; `step` (in the stretch) and
+    // `part` are counted from 0. Returns the factor by which servers multiply the gradients, or
+    // nothing if the part had no targets.
     std::function<std::optional<double>(int64_t step, int part)> compute;
     UpdateShard update;
     bool own_writes = false;  // see Worker::begin_stretch()
@@ -51,7 +51,8 @@ class ParameterServer : public Synchronizer {
   const Roles& roles() const { return roles_; }
   bool works() const { return roles_.works(ranks_.rank()); }
   bool serves() const { return roles_.serves(ranks_.rank()); }
-  // Returns a communicator of the serving ranks, for sums of norms; only they may call this.
+  // Returns a communicator of the serving ranks, for sums of norms. Only serving ranks may call
+  // this.
   Communicator& servers() { return servers_; }
   Staleness staleness() const { return worker_ ? worker_->staleness() : Staleness(); }
 
@@ -88,8 +89,8 @@ class ParameterServer : public Synchronizer {
   Communicator answers_;
   Communicator servers_;
   OrderFiles files_;
-  // Time that this rank has waited, in addition to the worker's: on ranks that only serve, and when
-  // all ranks meet.
+  // Time that this rank has waited outside its worker: for messages if it only serves, and for the
+  // other ranks at the end of a stretch.
   std::chrono::nanoseconds waited_{0};
   double bytes_sent_ = 0;
   Observer observer_;

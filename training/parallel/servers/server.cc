@@ -25,8 +25,8 @@ Server::Server(Communicator& pushes, Communicator& answers, ParameterStorage& st
   rows_ = pushes_.allocate<std::byte>(rows * elements * size_of(storage.gradient_type()));
   const DType type = storage.options().dtype;
   if (type != DType::f32) values_ = pushes_.allocate<std::byte>(elements * size_of(type));
-  // Updates must not write the values with which workers compute: values are converted when they
-  // are sent.
+  // Updates must not write the values with which a worker on this rank computes. The masters are
+  // converted when values are sent.
   for (OwnedPiece& piece : pieces_) piece.value = {};
 }
 
@@ -42,7 +42,7 @@ Tensor Server::row(int worker, int64_t clock) const {
   const int64_t elements = storage_.owned_elements();
   const DType type = storage_.gradient_type();
   const auto rows = static_cast<int64_t>(rows_of_a_worker());
-  // async needs one place: a worker sends its next gradients only after these are in the values.
+  // async needs only one place, because a worker sends its next gradients only after the update.
   const int64_t place = options_.kind == SyncKind::async ? 0 : clock % rows;
   const auto index = static_cast<size_t>(worker * rows + place);
   return tensor_at(rows_.get() + index * static_cast<size_t>(elements) * size_of(type), type, 1,
@@ -63,7 +63,7 @@ void Server::begin(int64_t steps) {
   steps_ = steps;
   version_ = 0;
   values_version_ = -1;
-  next_part_ = workers();  // the first parts are assigned by rank; this is the next one
+  next_part_ = workers();  // the first parts are assigned by rank, so this is the next one
   order_.clear();
   arrived_.clear();
   counts_.assign(rows_of_a_worker(), 0);
@@ -192,7 +192,7 @@ void Server::send_values(int worker) {
   bytes_sent_ += static_cast<double>(masters.size() * size_of(type));
 }
 
-// Blocks until answers are sent, which must precede any change of the values.
+// Blocks until answers are sent. Must be called before the values change.
 void Server::finish_sends() {
   for (Work& send : sends_) send.wait();
   sends_.clear();

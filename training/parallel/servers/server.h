@@ -1,5 +1,5 @@
 // A server owns the masters and the optimizer state of its shard, updates them by the workers'
-// gradients, and sends the values.
+// gradients, and sends the values to the workers.
 //
 //   ps, ssp:B   The gradients of a clock are summed once all workers have sent theirs, in the order
 //               of deterministic mode, and are one update: version v contains clocks 0 to v-1. A
@@ -9,8 +9,8 @@
 // Rows of gradients stay in their receive buffers until their update. A worker sends a clock once
 // clock - B - 1 is in the values, so it has B + 1 rows:
 //
-//   worker 0   | clock 4 | clock 5 | clock 3 |      B = 2
-//   worker 1   |         |         | clock 3 |      version 3: the update by clock 3 is complete
+//   worker 0   | clock 3 | clock 4 | clock 5 |      B = 2, version 3. The gradients of clock 3 are
+//   worker 1   | clock 3 |         |         |      complete, so the server now updates by them.
 //
 // Ho et al.: More effective distributed ML via a stale synchronous parallel parameter server,
 // NeurIPS 2013; Dean et al.: Large scale distributed deep networks, NeurIPS 2012 (Downpour SGD); Li
@@ -49,14 +49,16 @@ using UpdateShard = std::function<void(const ShardUpdate&)>;
 class Server {
  public:
   // Creates a server. Workers send to servers on `pushes`, and servers send to workers on
-  // `answers`. Both communicators have the ranks of the storage. They and the storage must outlive
-  // the server. On an error, the communicators are destroyed first, which ends messages in flight.
+  // `answers`. Both communicators have the ranks of the storage. The storage must outlive the
+  // server. The communicators must be valid while the server is used, and be destroyed before it,
+  // because only that ends messages that are in flight after an error.
   Server(Communicator& pushes, Communicator& answers, ParameterStorage& storage,
          const SyncOptions& options);
 
-  // Receives `steps` gradient pushes from each worker and applies them with `update`. Blocks until
-  // all are applied. If `recorded` is not null, applies them in the recorded order (--replay).
-  // Throws what `update` throws, and the communicators' errors.
+  // Receives the pushes of a stretch of `steps` steps, on average one per step and worker, and
+  // applies their gradients with `update`. Blocks until all are applied. If `recorded` is not null,
+  // applies them in the recorded order (--replay). Throws what `update` throws, and the
+  // communicators' errors.
   void serve(int64_t steps, const UpdateShard& update, const UpdateOrder* recorded);
   // Returns the order in which the last serve() applied updates.
   const UpdateOrder& order() const { return order_; }

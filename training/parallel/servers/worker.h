@@ -35,10 +35,10 @@ class Worker {
   // Starts a stretch. With `own_writes` (ssp) this worker's values include its own gradients at
   // once.
   void begin_stretch(int64_t steps, bool own_writes);
-  // Sends the storage's gradients and blocks until all servers have answered. With `push.pulls` the
-  // storage then has the servers' values. With own writes, `rate` times this worker's gradients of
-  // the clocks that the servers do not have yet is subtracted from them. Returns the part to
-  // compute next (async).
+  // Sends the storage's gradients and blocks until all servers have answered. If `push.pulls` is
+  // set, the storage then has the servers' values. With own writes, this worker's gradients of each
+  // clock that a server's values do not contain yet, times the clock's `rate`, are subtracted from
+  // these values. Returns the part to compute next (async).
   int64_t exchange(const Push& push, double rate);
 
   std::chrono::nanoseconds waited() const { return waited_; }
@@ -63,7 +63,7 @@ class Worker {
   SyncOptions options_;
   Roles roles_;
   std::vector<Answer> answered_;  // by server: its last answer
-  std::deque<OwnWrite> own_;      // own gradients that may not be in all servers' values yet
+  std::deque<OwnWrite> own_;      // own gradients that some server's values might lack
   bool writes_own_ = false;
   int64_t most_own_ = 0;  // maximum number of elements of own_ at once
   Staleness staleness_;

@@ -72,7 +72,7 @@ double HostPrices::collective(Collective collective, int ranks, double bytes, do
     known->second =
         planner->explain({.collective = collective, .bytes = typical}).front().prediction.seconds;
   }
-  // Sizes of one class differ by a factor of up to 1.4.
+  // The block may be up to 1.4 times as large as the smallest size of its class.
   const double part = block > 0 ? static_cast<double>(block) / static_cast<double>(typical) : 1;
   return slower * known->second * std::max(1.0, part);
 }

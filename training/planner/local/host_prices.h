@@ -15,8 +15,8 @@ namespace tutti::training::planner {
 
 class HostPrices {
  public:
-  // Takes the costs of collectives from `tutti tune`, or default ones. Measures memory bandwidth
-  // for some 50 ms.
+  // Takes the costs of collectives from the results of `tutti tune`, or default costs if there are
+  // none. Measures memory bandwidth for some 50 ms.
   explicit HostPrices(int processors);
 
   int processors() const { return processors_; }

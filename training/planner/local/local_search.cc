@@ -107,8 +107,8 @@ class LocalSearch {
   }
 
  private:
-  // Throws for a model that cannot fit. Called before units are measured, which takes long for such
-  // a model.
+  // Throws for a model that cannot fit. Called before units are measured, because that would take
+  // long for such a model.
   void refuse_too_large() {
     double parameters = 0;
     const std::unique_ptr<Model> model = make_model(run_.model);

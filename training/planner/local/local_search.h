@@ -12,17 +12,18 @@
 namespace tutti::training::planner {
 
 struct LocalQuestion {
-  // the run: settings that are given are fixed, and all others of a layout are searched
+  // The run. Settings of its layout that are given are fixed, and all others are searched.
   RunOptions run;
   int ranks = 1;
   double memory = 0;  // limit per rank, in bytes; 0: an equal share of this host's free memory
-  // Called for layout `number` of `of`. If empty, no progress is reported.
+  // Called before layout `number`, counted from 0, of `of` layouts is predicted. If empty, no
+  // progress is reported.
   std::function<void(size_t number, size_t of)> progress;
 };
 
-// Searches all layouts and returns all of them, ranked. Blocks while units are measured: for
-// seconds with a model of some million parameters. Throws Error(invalid_argument) if no layout is
-// legal.
+// Searches all layouts and returns all of them, ranked. Blocks while units are measured, which
+// takes seconds for a model of some million parameters. Throws Error(invalid_argument) if no layout
+// is legal.
 Plans search_locally(const LocalQuestion& question);
 
 // Returns the run with the options of a layout.

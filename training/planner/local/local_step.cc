@@ -23,7 +23,7 @@ using pipeline::Profile;
 struct Pass {
   double forward = 0;
   double backward = 0;
-  double tensor = 0;  // part of both that is sums over tensor-parallel ranks
+  double tensor = 0;  // part of forward + backward: sums over tensor-parallel ranks
   double context = 0;
   double experts = 0;
 
@@ -79,9 +79,11 @@ class LocalPricing {
 
  private:
   int stages() const { return place_.size(Axis::pipeline); }
-  // Returns the number of ranks per computing processor.
+  // Returns the number of ranks that take turns: all ranks divided by the ranks that compute at
+  // once.
   double turns() const { return count(ranks_) / at_once_; }
-  // Returns the number of processors for a group of ranks while all groups of a kind communicate.
+  // Returns the number of processors for a group of `ranks` ranks while all `of` ranks communicate
+  // in such groups.
   double share_of(int ranks, int of) const { return count(prices_.processors()) * ranks / of; }
 
   double seconds_of(const UnsentMessage& message, int ranks) {
@@ -138,8 +140,8 @@ class LocalPricing {
     return chunks;
   }
 
-  // Returns the seconds after which a waiting stage yields a processor that stages share: after up
-  // to two time slices of the kernel, or when the other stage's entry of the schedule is done.
+  // Returns the estimated seconds after which a waiting stage yields a processor that stages share:
+  // two time slices of the kernel, or a part of an entry of the schedule if that is shorter.
   // `entry`: mean time of an entry.
   static double hand_over_of(double entry) {
     constexpr double kTwoSlices = 6e-3;
@@ -151,7 +153,8 @@ class LocalPricing {
     const std::vector<Pass> chunks = chunk_passes();
     Pass model;
     for (const Pass& chunk : chunks) add(chunk, model);
-    // The fraction of the work that one processor does.
+    // The time of a step without a bubble, divided by the time of one micro-batch through the
+    // model.
     const double part = turns() * count(passes_) / stages();
     time.tensor = part * model.tensor;
     time.context = part * model.context;
@@ -165,7 +168,7 @@ class LocalPricing {
   }
 
   struct Boundaries {
-    std::vector<double> message;  // seconds between a chunk and the next
+    std::vector<double> message;  // seconds from each chunk to the next one
     double seconds = 0;           // seconds summed over all ranks of a replica
   };
 
@@ -203,7 +206,7 @@ class LocalPricing {
     const auto of = [&](int64_t passes) {
       return pipeline::makespan(plans_.training(passes), costs, whole) * whole / processors;
     };
-    // After the first micro-batches each further one takes the same time.
+    // After the first micro-batches, each further one takes the same time.
     const int64_t enough = int64_t{16} * stages();
     if (passes_ <= 2 * enough) return of(passes_);
     const double first = of(enough);
@@ -211,7 +214,7 @@ class LocalPricing {
     return first + slope * count(passes_ - enough);
   }
 
-  // Bytes of parameters, by the number of ranks that sum their gradients.
+  // Bytes of parameters; key: number of ranks that sum the parameters' gradients.
   using BytesByGroup = std::map<int, double>;
 
   BytesByGroup parameter_bytes_of(int unit) const {
@@ -225,7 +228,7 @@ class LocalPricing {
     return bytes;
   }
 
-  // Returns the bytes of parameters on the stage with the most.
+  // Returns the bytes of parameters on the stage that has the most bytes.
   BytesByGroup parameter_bytes() const {
     std::vector<BytesByGroup> bytes(static_cast<size_t>(stages()));
     const int units = static_cast<int>(std::ssize(model_->units()));
@@ -248,7 +251,7 @@ class LocalPricing {
     return *std::ranges::max_element(bytes, {}, all);
   }
 
-  // Adds the times of gradient sums and updates, by number of summing ranks.
+  // Adds the times of the gradient sums and updates of all groups to `time`.
   void price_sums(const BytesByGroup& bytes, StepTime& time) {
     for (const auto& [group, own] : bytes) {
       StepTime part;
@@ -292,7 +295,8 @@ class LocalPricing {
       const int messages = asks || (sync.graph == GossipGraph::ring && group > 2) ? 2 : 1;
       time.sums = messages * prices_.message(gradients) * std::max(1.0, 1 / share_of(1, ranks_));
     }
-    // All workers send a shard's gradients to its server, which sends them its values.
+    // All workers send a shard's gradients to the shard's server, which sends them the shard's
+    // values.
     const Roles roles = roles_of(sync, group);
     if (group > 1 && sync.has_servers()) {
       const double senders = roles.apart == 0 ? group - 1 : roles.workers();

@@ -24,7 +24,7 @@ namespace tutti::training::planner {
 namespace {
 
 constexpr uint64_t kEnoughExamples = uint64_t{1} << 40;
-constexpr int kRunsOfALayer = 9;  // number of runs, whose median counts
+constexpr int kRunsOfALayer = 9;  // number of runs; their median counts
 
 // Returns the layers of a run's model.
 std::vector<NetworkLayer> layers_of(const RunOptions& run) {
@@ -37,8 +37,8 @@ bool can_be(LayerSplit split, const NetworkLayer& layer, int ranks) {
   return split == LayerSplit::batch || layer.is_convolution();
 }
 
-// Returns a mix that alternates between two divisions; layers that do not support one are
-// batch-parallel.
+// Returns a mix that alternates between two divisions; a layer that does not support its division
+// is batch-parallel.
 Mix alternating(const std::vector<NetworkLayer>& layers, int ranks, LayerSplit first,
                 LayerSplit second) {
   Mix mix;
@@ -60,8 +60,9 @@ void check_can_mix(const RunOptions& run) {
               {.where = "--mix", .remedy = "use --tp with more than 1 rank"});
 }
 
-// Returns the seconds of each layer on the busiest rank: the last tensor-parallel rank if shares
-// differ; for strips of images with edges on both sides, the rank before it.
+// Returns the seconds of each layer on its busiest rank: the last tensor-parallel rank, which has
+// the largest share, or, if images are cut into strips, the rank before it, whose strip has
+// neighbours on both sides.
 std::vector<double> seconds_of(const RunOptions& settled, int ranks, const UnitProfiles& profiles,
                                HostPrices& prices) {
   const MeshPlace first = mesh_place(settled.mesh, ranks);
@@ -99,7 +100,8 @@ MixCosts measured_mix_costs(const RunOptions& run, int ranks) {
       std::ranges::any_of(layers, [](const NetworkLayer& layer) { return layer.is_convolution(); });
   const std::span<const LayerSplit> splits(kAllLayerSplits.data(), has_images ? 3 : 2);
   MixCosts costs(layers.size());
-  // In these mixes together each layer has each division after each previous division.
+  // Together, these mixes contain each division of a layer after each division of the previous
+  // layer.
   for (const LayerSplit even : splits) {
     for (const LayerSplit odd : splits) {
       const Mix mix = alternating(layers, run.mesh.tensor, even, odd);

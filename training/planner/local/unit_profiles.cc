@@ -21,10 +21,11 @@ using pipeline::Layer;
 using pipeline::Profile;
 using pipeline::UnitMemory;
 
-constexpr int kRuns = 3;              // number of runs of each unit, whose median counts
-constexpr int64_t kMostMeasured = 4;  // number of samples
+constexpr int kRuns = 3;              // number of runs of each unit; their median counts
+constexpr int64_t kMostMeasured = 4;  // largest number of samples to measure
 
-// Returns a text of all inputs of a profile. (Full recomputation is added later.)
+// Returns a text that identifies all inputs of a profile. (Full recomputation is not one, because
+// its time is added later.)
 std::string key_of(const RunOptions& settled, const MeshPlace& place, int64_t samples) {
   return cat(samples, ' ', place.size(Axis::tensor), ' ', place.size(Axis::context), ' ',
              place.ranks_along(place.experts), ' ', name(place.experts), ' ',

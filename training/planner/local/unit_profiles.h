@@ -13,21 +13,21 @@
 
 namespace tutti::training::planner {
 
-// Profiles of a run's model, for the part of the model on a rank of a mesh. Micro-batches of one,
-// two and four samples are measured on demand; others are extrapolated, because times and memory
-// are linear in the number of samples.
+// Profiles of a run's model, for the part of the model on a rank of a mesh. Micro-batches of up to
+// four samples are measured on demand. Larger ones are extrapolated, because times and memory are
+// linear in the number of samples.
 class UnitProfiles {
  public:
-  // Creates the object. `threads`: number of computing threads per rank; none: an equal share of
-  // the processors. Units are timed on as many ranks at once as the processors allow.
+  // `threads`: number of computing threads per rank; nullopt: an equal share of the processors.
+  // Units are timed on as many ranks at once as the processors allow.
   UnitProfiles(int ranks, int processors, std::optional<int64_t> threads = std::nullopt);
 
-  // Returns the profile of a settled run's model on the first rank of a stage. Blocks. Throws as
-  // profile_model() does.
+  // Returns the profile of a settled run's model on the first rank of a stage. Blocks while it
+  // measures. Throws as profile_model() does.
   const pipeline::Profile& of(const RunOptions& settled, const MeshPlace& place, int64_t samples);
 
-  // Measures that profile with `samples` samples, ignoring the cache. Runs each unit `runs` times
-  // and takes the median.
+  // Measures the profile that of() returns, ignoring the cache. Runs each unit `runs` times and
+  // takes the median.
   pipeline::Profile measured(const RunOptions& settled, const MeshPlace& place, int64_t samples,
                              int runs) const;
 

@@ -123,7 +123,7 @@ class Filler {
 
 GroupTable parameter_groups(const std::vector<ParameterSpec>& specs,
                             const std::vector<int>& parameters) {
-  // axes of the sum, and true for replicated parameters in a group of their own
+  // the axes of the sum, and true if the parameter is in the group of replicated parameters
   using Key = std::pair<AxisSet, bool>;
   const bool separate_copies = !std::ranges::all_of(specs, is_cut_evenly);
   std::map<Key, std::vector<int>> by_key;

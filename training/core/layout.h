@@ -40,9 +40,10 @@ struct GroupTable {
   std::vector<AxisSet> axes = {kBatchAxes};  // by group: axes over which its gradients are summed
   std::vector<int> group_of;                 // by parameter: index of its group
 };
-// Returns the groups of these parameters. Where tensor-parallel ranks have unequal parts of a
-// model, the replicated parameters form a group of their own: mixed buckets would differ in length
-// between ranks, and the order of a sum may depend on an element's offset.
+// Returns the groups of these parameters. If tensor-parallel ranks have unequal parts of a model,
+// the replicated parameters form a group of their own, because buckets of replicated and sharded
+// parameters would differ in length between ranks, and the order of a sum may depend on an
+// element's offset.
 GroupTable parameter_groups(const std::vector<ParameterSpec>& specs,
                             const std::vector<int>& parameters);
 

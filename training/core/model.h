@@ -50,8 +50,8 @@ class Unit {
   // Parameter gradients are added in pass.finish(), now or later, and only if the micro-batch's
   // weight is not 0.
   virtual Tensor backward(Pass& pass, ConstTensor output_gradient) = 0;
-  // Returns true if backward reads neither parameter values nor large activations (as an
-  // embedding's). The unit is then neither recomputed nor gathered for backward.
+  // Returns true if backward reads neither parameter values nor large activations (an embedding's
+  // backward, for example). The unit is then neither recomputed nor gathered for backward.
   virtual bool backward_needs_nothing() const { return false; }
   // Returns the names of the losses that forward adds to pass.losses. Losses of the same name are
   // summed over units.

@@ -63,7 +63,7 @@ class BlockLinear {
 
   BlockLinearOptions options_;
   int64_t inputs_;
-  int64_t outputs_;  // of the whole layer, on all ranks
+  int64_t outputs_;  // number of outputs of the whole layer
   const Parameter* weight_;
   const Parameter* bias_;
 };

@@ -126,8 +126,8 @@ class DecoderBlock : public Unit {
 // The last unit: normalization, output layer and loss.
 class DecoderHead : public Unit {
  public:
-  // Adds the parameters. `tied`: the embedding's weight, which the output layer shares; null: it
-  // has its own weight.
+  // Adds the parameters. `tied`: the embedding's weight, which the output layer shares; null: the
+  // output layer has its own weight.
   DecoderHead(ParameterTable& table, const DecoderOptions& options, const Parameter* tied);
 
   std::string name() const override { return "head"; }

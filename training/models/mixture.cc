@@ -69,8 +69,8 @@ Share Mixture::own_tokens(int64_t tokens) const {
   return even_share(tokens, place_.place(Axis::tensor), place_.size(Axis::tensor));
 }
 
-// Returns true if rows are sent to each host once. Not in deterministic mode, because sums by host
-// depend on the placement of ranks.
+// Returns true if a token's row is sent only once to each host. Returns false in deterministic
+// mode, because the sums that hosts compute depend on the placement of ranks.
 bool Mixture::relays(const Pass& pass) const {
   return exchanges() && topk() > 1 && pass.mesh != nullptr && pass.slices == 1 &&
          pass.mesh->by_hosts(place_.experts).hosts.count() > 1;

@@ -312,8 +312,8 @@ class DecoderUnit : public UNetUnit {
     return images.reshaped(images.rows * kept_.pixels(), kept_.channels);
   }
 
-  int64_t input_size_;  // size of this rank's tile
-  ImageShape kept_;     // shape of the tile
+  int64_t input_size_;  // values per sample of this rank's tile of the input
+  ImageShape kept_;     // shape of this rank's tile of the encoder's output
   TransposedConvolution doubling_;
   DoubleConvolution layers_;
   Slots<Saved> saved_;

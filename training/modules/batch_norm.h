@@ -5,7 +5,7 @@
 //
 // In training, mean and variance are computed over the batch, without micro-batches of weight 0.
 // Outside of training, the running mean and variance are used:
-//   running = 0.9 running + 0.1 batch's         (variance: of samples, divided by n - 1)
+//   running = 0.9 running + 0.1 (statistic of the batch)    (variance: divided by n - 1)
 //
 // The running statistics are buffers: state of the model without gradients.
 #pragma once

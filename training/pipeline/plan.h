@@ -57,8 +57,8 @@ struct Plan {
 // needs_input() returns true if `entry` needs the result of another chunk. It returns false for the
 // first chunk's forward, for the last chunk's backward (which needs only its own forward) and for
 // backward_weight. input_of() returns the entry that computes this result: the forward of the
-// previous chunk, or the backward of the next chunk. It has the kind of `entry`, although the table
-// may have backward_input where input_of() returns backward, and the reverse.
+// previous chunk, or the backward of the next chunk. The returned entry has the kind of `entry`:
+// backward for backward, even if the table has backward_input there, and vice versa.
 bool needs_input(const Schedule& schedule, const Entry& entry);
 Entry input_of(const Entry& entry);
 

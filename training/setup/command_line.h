@@ -135,8 +135,8 @@ class CommandLine {
   int run(int argc, const char* const* argv, const Check& check = {});
   // Parses and runs these words, which follow a program's name. Throws UsageError.
   void parse(const std::vector<std::string>& words);
-  // Returns the commands, options or values that begin with the last of these words, which may be
-  // empty. Returns nothing if any word is allowed, such as a file name.
+  // Returns the commands, options or values that begin with the last of these words. The last word
+  // may be empty. Returns nothing if any word is allowed, such as a file name.
   std::vector<std::string> completions(const std::vector<std::string>& words) const;
 
  private:

@@ -119,8 +119,8 @@ std::string meaning_of(const Field& field) {
 
 constexpr size_t kLongRun = 4;
 
-// Returns names of kinds in the order in which the help lists all. Shortens a long run of
-// neighbours to "gpt2..switch".
+// Returns the names of kinds as text. `names` has some of `all`, in the order of `all`; a long run
+// of neighbours is shortened to "gpt2..switch".
 std::string in_runs(const std::vector<std::string>& names, const std::vector<std::string>& all) {
   std::vector<std::string> runs;
   for (size_t first = 0; first < names.size();) {

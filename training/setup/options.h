@@ -29,7 +29,7 @@ struct RunOptions {
   std::string validation;
   std::string fingerprint;  // fingerprint of the data, as stored in a checkpoint's configuration
   MeshShape mesh;
-  Json model = {{"kind", "mlp"}};  // settings of its kind (models/registry.h), all or some
+  Json model = {{"kind", "mlp"}};  // some or all settings of its kind (models/registry.h)
   std::optional<int64_t> steps;
   std::optional<double> epochs;
   std::optional<int64_t> micro_batches;
@@ -67,7 +67,7 @@ Json written(const RunOptions& options);
 ModelContext model_context(const RunOptions& options, const MeshPlace& place = {},
                            const Statistics& statistics = {});
 
-// The settings that a user gave: words, in order, and a file.
+// The settings that a user gave in a file and by options.
 struct GivenOptions {
   std::string file;                // argument of --config
   Json settings = Json::object();  // settings given by --set and options

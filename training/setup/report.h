@@ -18,8 +18,8 @@ namespace tutti::training {
 // processor_s is the CPU time that this rank spent on it. (For models that predict one token or
 // class per sample, "tokens" are samples.)
 Json json_of(const StepReport& report, double units_per_sample);
-// Returns the names of the numbers in such a line that CSV and TensorBoard files contain for each
-// step, if present. Losses of the model's units are "losses.NAME".
+// Returns the names of the numbers in a step's JSON that CSV and TensorBoard files contain, if
+// present. Losses of the model's units are "losses.NAME".
 std::vector<std::string> scalar_names(const Model& model);
 Scalars scalars_of(uint64_t step, const Json& line);
 Json json_of(const TrainResult& result, const LoadedData& data, double units_per_sample, int ranks);

@@ -39,8 +39,8 @@ class ActivationLayout {
 
   // Returns how many of the whole tensor's `rows` (or columns) the rank at `place` has. If several
   // axes cut the same dimension, the parts along the earlier axis are cut again along the later
-  // one. Cuts into channels and pixels are ignored: tensors with such cuts already have the columns
-  // of this rank.
+  // one. Cuts into channels and pixels are ignored, because for tensors with such cuts `columns` is
+  // already the number on this rank.
   int64_t rows_at(const MeshPlace& place, int64_t rows) const {
     return part_of(place, rows, Spread::rows);
   }

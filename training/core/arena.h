@@ -7,8 +7,8 @@
 // Tensors never move, and memory does not fragment: the next training step reuses the memory that
 // this step released ("contiguous memory", Rajbhandari et al., ZeRO, 2020, section 6.3). On a host,
 // the arena reserves one range of addresses, whose pages the system commits when they are first
-// touched. A backend's memory is allocated in chunks as needed, as is a host's if the process has a
-// limit on addresses or the system counts reservations as memory.
+// touched. A backend's memory is allocated in chunks as needed. So is the host's memory if the
+// process has a limit on addresses or the system counts reservations as memory.
 #pragma once
 
 #include <cstddef>
@@ -54,7 +54,7 @@ class Arena {
   struct Chunk {
     BackendMemory memory;
     size_t size = 0;
-    // bytes in use in the earlier chunks when this one got its first tensor
+    // bytes in use in the earlier chunks when this chunk got its first tensor
     size_t used_before = 0;
   };
 

@@ -33,7 +33,7 @@ class Later {
 // Loss of a micro-batch's targets.
 struct Loss {
   double sum = 0;       // sum over counted targets, in nats (regression: sum of squared errors)
-  int64_t correct = 0;  // targets whose class had the largest logit
+  int64_t correct = 0;  // number of targets whose class had the largest logit
 };
 
 }  // namespace tutti::training

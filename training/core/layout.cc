@@ -80,7 +80,8 @@ class Filler {
   }
 
  private:
-  // Depends on this group alone, because the ranks of a group may differ in their other groups.
+  // Returns true if the group's open bucket is full. The result depends on this group alone,
+  // because the ranks of a group may differ in their other groups.
   bool is_full(size_t group, int unit) const {
     const Bucket& bucket = open_[group];
     if (bucket.parameters.empty()) return false;

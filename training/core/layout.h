@@ -4,7 +4,7 @@
 //
 // Parameters are packed into buckets, in the order in which backward finishes them (the last layer
 // first). Every bucket is divided evenly among `ranks` owners, so that reduce-scatter and
-// all-gather work on it in place:
+// all-gather work on the bucket in place:
 //
 //   bucket 0                    bucket 1                                  ...
 //   |ln_f.bias|ln_f.weight|pad| |h.1.mlp.c_proj.bias|h.1.mlp.c_proj.weight|pad|
@@ -57,7 +57,7 @@ struct LayoutOptions {
   // Parameters and shards start at multiples of this many elements; a multiple of kAlignment.
   int64_t alignment = kAlignment;
   // The parameters in the layout (the parameters of a pipeline stage), ascending. The slots of
-  // other parameters have no elements. Nothing: all parameters of the model.
+  // other parameters have no elements. nullopt: all parameters of the model.
   std::optional<std::vector<int>> parameters;
   std::vector<int> groups;  // by parameter: its group; empty: all are in the first group
   std::vector<int> alone;   // parameters that get a bucket of their own
@@ -93,7 +93,7 @@ struct Piece {
 
 struct Layout {
   int64_t size = 0;         // elements of all buckets, gaps included
-  int64_t owned_size = 0;   // elements of each of an owner's arrays
+  int64_t owned_size = 0;   // elements of each array of an owner
   std::vector<Slot> slots;  // by parameter
   std::vector<Bucket> buckets;
 

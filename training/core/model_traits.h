@@ -17,7 +17,8 @@ inline bool are_images(Inputs inputs) {
   return inputs == Inputs::images || inputs == Inputs::images_of_pixels;
 }
 
-// Properties of a model from which optimizers (optimizers/registry.h) derive their defaults.
+// Properties and defaults of a kind of model. Optimizers (optimizers/registry.h) derive their own
+// defaults from them.
 struct ModelTraits {
   Inputs inputs = Inputs::windows;
   uint64_t batch = 32;  // samples per step

@@ -1,5 +1,5 @@
-// Which elements of a tensor a rank has, and where they are in the whole tensor. Initial values,
-// gradient norms, checkpoints, import and export all read this one description.
+// Describes which elements of a tensor a rank has, and where they are in the whole tensor. Initial
+// values, gradient norms, checkpoints, import and export all read this one description.
 //
 // Example: a tensor of 6 x 4 whose rows are two packed parts of 4 and 2, sharded over 2 ranks:
 //

@@ -53,8 +53,8 @@ class DecoderEmbedding : public Unit {
 // A block: computes x + attention(norm(x)), then x + mlp(norm(x)).
 class DecoderBlock : public Unit {
  public:
-  // Adds the parameters of block number `layer`. `load`: counter of the experts' tokens, for models
-  // with experts.
+  // Adds the parameters of the block with index `layer`. `load`: counter of the experts' tokens,
+  // for models with experts.
   DecoderBlock(ParameterTable& table, const DecoderOptions& options, int64_t layer,
                const std::shared_ptr<ExpertLoad>& load);
 

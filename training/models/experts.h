@@ -42,8 +42,8 @@ class Experts {
     std::vector<int32_t> places;
     std::vector<int32_t> tokens;  // by row: its token
     std::vector<double> weights;  // by row: its weight
-    // Expert parallelism: the rows that this rank received. Jobs process them in `order`, or if
-    // that is empty in the order in which they were received.
+    // Expert parallelism: the rows that this rank received. Jobs process them in `order` or, if
+    // `order` is empty, in the order in which they were received.
     RowExchange exchange;
     std::vector<int32_t> order;
     Tensor received;

@@ -30,7 +30,7 @@ struct HeadNormOptions {
 class HeadNorm {
  public:
   struct Saved {
-    Tensor input;  // rows x heads; the caller owns its memory
+    Tensor input;  // rows x values of the heads on this rank; the caller owns its memory
     std::vector<double> factors;
     ConstTensor output_gradient;
   };

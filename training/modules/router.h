@@ -72,11 +72,11 @@ class Router {
     Linear::Saved gate;
     Tensor logits;  // logits, tokens x experts
     Tensor scores;  // tokens x experts, after softmax or sigmoid; of the type of sums
-    // Choices of each token, tokens x topk, best first: the expert, or -1 if the choice was
-    // dropped, and its weight.
+    // Choices of each token, tokens x topk, best first. `experts`: the chosen expert, or -1 if the
+    // choice was dropped; `weights`: the weight of the expert's output.
     std::vector<int32_t> experts;
     std::vector<double> weights;
-    std::vector<int32_t> choices;  // number of choices of each expert, including dropped ones
+    std::vector<int32_t> choices;  // as `experts`, but dropped choices have their expert
   };
 
   // Adds parameter NAME.gate.weight. Forward counts choices in `load` for the layer with index

@@ -1,6 +1,6 @@
 // Parts of convolutions, and of transposed ones, over images that are divided over a grid of ranks
 // (image_grid.h): the convolution's linear map, its adjoint, and the gradient of its weights. On a
-// grid of one rank these just call the kernels.
+// grid of one rank the functions just call the kernels.
 //
 // Communication of halos overlaps with computation on the rank's own pixels:
 //

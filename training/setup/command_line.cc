@@ -336,7 +336,7 @@ int CommandLine::complain(const std::string& problem) const {
 
 // Describes the fault of the words read last; `error` is CLI11's message.
 std::string CommandLine::problem(const std::string& error) const {
-  // An unknown word explains the fault better than a missing one.
+  // An unknown word explains the fault better than a missing word.
   std::vector<std::string> unknown = app_->remaining(true);
   std::erase(unknown, "--");
   if (unknown.empty()) return error;

@@ -79,7 +79,8 @@ void add_run_options(Command command, GivenOptions& given_options);
 // commands that build models.
 void add_pass_options(Command command, GivenOptions& given_options);
 // Returns the options: the file (or `base`, without a file), overridden by the words. Throws
-// UsageError for settings that have no effect together with the others, and as read_options() does.
+// UsageError for settings that have no effect together with the other settings, and as
+// read_options() does.
 RunOptions options_of(const GivenOptions& given_options, const Json& base = Json::object());
 
 // Parses options as on the command line ("--layers=2"). The options override the settings of the

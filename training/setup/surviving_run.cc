@@ -114,8 +114,8 @@ class SurvivingRun {
   SurvivalOptions survival_;
   const Conduct& conduct_;
   int first_size_;
-  int own_number_;              // number of this rank in the first world
-  std::vector<uint64_t> here_;  // by number in the first world: 1 if the rank is alive
+  int own_number_;              // this process's rank in the first world
+  std::vector<uint64_t> here_;  // by rank in the first world: 1 if the rank is alive
   Continuation after_;          // reason for the next session
   bool over_ = false;           // true if the run cannot continue, even if the error may be a death
   bool settled_ = false;        // true once the first session has settled options_
@@ -343,7 +343,7 @@ bool SurvivingRun::continue_from_directory(bool begun) {
   world_.all_reduce(std::span<int32_t>(seen), ReduceOp::max);
   saved_ = seen[0] == 1;
   has_written = seen[2] == 1;
-  // No other job can have started a run in this directory, so an existing step is this run's,
+  // No other job can have started a run in this directory, so an existing step belongs to this run,
   // unless it is to be overwritten.
   if (seen[1] == 0 || (training.overwrite && !saved_)) return false;
   // A run that has not begun starts at the requested step, which is perhaps older than the newest

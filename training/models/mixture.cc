@@ -155,7 +155,7 @@ void Mixture::activate(Pass& pass, Saved& saved) const {
 
 // Adds up rows to the tokens' outputs. In deterministic mode the ranks' terms of rows are summed
 // first, so that the order of the sums does not depend on the number of ranks; only one of the
-// ranks then has the result.
+// ranks then has the result of a token.
 void Mixture::add_up(Pass& pass, const Saved& saved, Tensor rows, std::span<const double> weights,
                      Tensor output) const {
   Share tokens{0, output.rows};

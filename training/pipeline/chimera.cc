@@ -1,6 +1,6 @@
 // Chimera: two pipelines in opposite directions, each with half of the micro-batches. Every chunk
 // is on two ranks: chunk c is on rank c for the pipeline that goes down, and on rank p - 1 - c for
-// the one that goes up. One pipeline works while the other would wait.
+// the pipeline that goes up. A rank computes for one pipeline while it would wait in the other.
 //
 //   rank 0 | F0 .. F1 F2 B2 F3 B3 B0 .. B1      m = p = 4. Down: micro-batches 0 and 1, up: 2, 3
 //   rank 1 |    F0 F2 F1 F3 B2 B0 B3 B1
@@ -15,7 +15,7 @@
 // concatenation).
 //
 // S. Li, T. Hoefler: Chimera: Efficiently Training Large-Scale Neural Networks with Bidirectional
-// Pipelines. SC 2021. Section 3, its bidirectional pipelines and its scaling to more micro-batches.
+// Pipelines. SC 2021. Section 3: bidirectional pipelines, and scaling to more micro-batches.
 
 #include <algorithm>
 

@@ -69,7 +69,8 @@ class Executor {
   // Returns the bytes of message buffers. Their memory comes from Communicator::allocate, so that
   // messages progress without help from the CPU.
   int64_t buffer_bytes() const { return pool_.bytes(); }
-  // Returns the maximum number of micro-batches (of any chunk) whose activations were kept at once.
+  // Returns the maximum number of activations that were kept at once, one per micro-batch and
+  // chunk.
   int most_activations() const { return most_activations_; }
 
  private:

@@ -88,9 +88,9 @@ struct Partition {
 //
 // Limits: a stage either occupies whole nodes, all with the same inner stages, or is inside one
 // node. The cost of gradient sums assumes that the replicas' bytes share one link, once per round
-// of m micro-batches: a ring takes 1/m of that, and so does accumulation of gradients over m
-// rounds. A boundary is one link, however many ranks are on either side. (Latency is not in the
-// paper: links are assumed to carry one message at a time.)
+// of m micro-batches: a ring takes 1/m of that time, and so does accumulation of gradients over m
+// rounds. A boundary is one link, however many ranks are on either side. (The paper has no latency.
+// Here a link carries one message at a time, each with the link's latency.)
 //
 // O(layers^3 ranks_per_node^2 + layers^2 nodes^2). Throws Error(invalid_argument) for invalid
 // times, sizes and clusters, and if the parameters do not fit.

@@ -36,9 +36,9 @@ struct Action {
 struct RankPlan {
   std::vector<Action> actions;
   std::vector<int> chunks;  // the chunks on this rank, ascending
-  int slots = 0;            // maximum number of micro-batches (of any of its chunks) in flight
+  int slots = 0;            // maximum number in use at once, one per micro-batch and chunk
   // Maximum number of weight versions in use at once. A version is in use from the update that
-  // creates it to its last use; the newest version always is.
+  // creates it to its last use; the newest version is always in use.
   int versions = 1;
 };
 

@@ -41,7 +41,7 @@ struct ScheduleKind {
   // number of ranks").
   std::string (*why_not)(const Shape& shape) = nullptr;
   // Returns the smallest supported number of micro-batches that is at least `micro_batches`; the
-  // executor adds empty ones. Called before why_not(), which may still reject other numbers of the
+  // missing ones get weight 0. Called before why_not(), which may still reject other numbers of the
   // shape; all numbers must be positive.
   int (*round_up)(const Shape& shape) = nullptr;
 };

@@ -150,7 +150,8 @@ struct Pass : PassContext {
   Arena& arena;
   // true if this forward is a recomputation, which must not change running statistics
   bool recomputing = false;
-  // True if the work of backward_weight is deferred. It is then collected here in order.
+  // True if the work of backward_weight is deferred. The work is then collected in `weight_work`,
+  // in order.
   bool split = false;
   std::vector<std::function<void()>> weight_work = {};
   // Loss of the targets, which the last unit's forward sets.

@@ -20,9 +20,9 @@
 
 namespace tutti::training {
 
-// Sums numbers over ranks in place; all ranks get the same bits. Collective: with SyncBN, every
-// rank must run forward the same number of times, and likewise backward. Called on the thread that
-// runs the pass.
+// Sums numbers over ranks in place; all ranks get the same bits. Collective: with SyncBN, all ranks
+// must run forward equally often, and backward equally often. Called on the thread that runs the
+// pass.
 class StatisticsReducer {
  public:
   virtual ~StatisticsReducer() = default;

@@ -1,5 +1,5 @@
 // Convolution of images (kernels/image.h: NHWC) by square windows, and its transpose. Images may be
-// divided over a grid of ranks (image_grid.h); activations are then those of this rank's tile.
+// divided over a grid of ranks (image_grid.h); activations then have only this rank's tile.
 #pragma once
 
 #include <string>

@@ -9,8 +9,8 @@
 //                                      +- all_gather inside the stage: |a b| on both
 //     |a b|          --b-->     |. b| -+
 //
-// With sequence parallelism each rank has some of the rows. It sends them to the rank with the same
-// index in the other stage, which computes with them, so nothing is gathered.
+// With sequence parallelism each rank has some of the rows. It sends its rows to the rank with the
+// same index in the other stage. That rank needs only these rows, so nothing is gathered.
 //
 // Narayanan et al.: Efficient large-scale language model training on GPU clusters using
 // Megatron-LM, 2021, section 4.1 ("scatter/gather optimization").

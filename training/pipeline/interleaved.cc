@@ -13,7 +13,7 @@
 // chunk each.
 //
 // The paper requires m to be a multiple of p. Here any m is possible: the missing micro-batches of
-// the last group are skipped, which makes no other micro-batch wait longer.
+// the last group are skipped. Skipping makes no other micro-batch wait longer.
 //
 // D. Narayanan et al.: Efficient Large-Scale Language Model Training on GPU Clusters Using
 // Megatron-LM. SC 2021. Section 2.2, figure 4.

@@ -110,7 +110,7 @@ Partition data_parallel(std::span<const Layer> layers, const Cluster& cluster);
 
 // Divides units into `chunks` consecutive chunks of at least one unit, such that the slowest
 // chunk's time is minimal. Among equal divisions prefers the most even one (least sum of squares),
-// then the one whose later chunks are larger. Returns the first unit of each chunk. Throws
+// then the division whose later chunks are larger. Returns the first unit of each chunk. Throws
 // Error(invalid_argument) if there are fewer units than chunks, and for costs below 0.
 //
 //   {1, 1, 1, 3, 1}, 3 chunks -> {0, 3, 4}     (1 1 1 | 3 | 1)

@@ -7,7 +7,7 @@
 // The delay is equal on all ranks, so training is gradient descent with gradients one update old.
 //
 // Condition: with a micro-batches per update, the first micro-batch of update u >= 2 has index i =
-// u a. When its forward starts, update u - 2 must be complete, which needs the backwards of the
+// u a. When its forward starts, update u - 2 must be complete, and therefore the backwards of the
 // first (u - 1) a micro-batches. 1F1B has computed i - (p - 1 - rank) backwards by then. These are
 // enough on every rank if and only if a >= p - 1. (In a run of only two updates, any a would be
 // enough.)

@@ -1,5 +1,6 @@
-// Layout of an activation tensor on the ranks of a mesh, as placement.h has it for parameters. The
-// whole tensor is rows x columns; along each axis of the mesh every rank has one of
+// Layout of an activation tensor on the ranks of a mesh (placement.h describes the layout of
+// parameters). The whole tensor is rows x columns; along each axis of the mesh every rank has one
+// of
 //
 //   replicated   the whole tensor   [a b]  [a b]
 //   rows         some of its rows   [a  ]  [  b]
@@ -25,7 +26,7 @@ enum class Spread : uint8_t { replicated, rows, columns, partial, channels, pixe
 
 class ActivationLayout {
  public:
-  // Replicated along all axes.
+  // Creates the layout that is replicated along all axes.
   constexpr ActivationLayout() = default;
   constexpr ActivationLayout(Axis axis, Spread spread) { spread_[index(axis)] = spread; }
 
@@ -38,8 +39,8 @@ class ActivationLayout {
 
   // Returns how many of the whole tensor's `rows` (or columns) the rank at `place` has. If several
   // axes cut the same dimension, the parts along the earlier axis are cut again along the later
-  // one. Cuts into channels and pixels are ignored: tensors with such cuts already have the columns
-  // of this rank.
+  // one. Cuts into channels and pixels are ignored, because for tensors with such cuts `columns` is
+  // already the number on this rank.
   int64_t rows_at(const MeshPlace& place, int64_t rows) const {
     return part_of(place, rows, Spread::rows);
   }

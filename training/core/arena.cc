@@ -16,11 +16,13 @@ constexpr size_t kAlignment = 64;
 // Size of the first chunk, which suffices for small models. Each later chunk doubles the reserved
 // memory, so there are few.
 constexpr size_t kFirstChunk = size_t{4} << 20;
-// Where addresses are free, the first chunk is of this size: a thousand arenas still fit.
+// Size of the first chunk if addresses are free. A thousand such arenas still fit into the address
+// space.
 constexpr size_t kFreeChunk = size_t{64} << 30;
 
-// Returns true if pages that are never touched cost this process nothing: no limit on its address
-// space, and a system that does not count reservations as memory (vm.overcommit_memory = 2 does).
+// Returns true if pages that are never touched cost this process nothing: its address space has no
+// limit, and the system does not count reservations as memory (it does if vm.overcommit_memory is
+// 2).
 bool addresses_are_free() {
   rlimit addresses{};
   if (::getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur != RLIM_INFINITY) return false;

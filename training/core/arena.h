@@ -7,8 +7,8 @@
 // Tensors never move, and memory does not fragment: the next training step reuses the memory that
 // this step released ("contiguous memory", Rajbhandari et al., ZeRO, 2020, section 6.3). On a host,
 // the arena reserves one range of addresses, whose pages the system commits when they are first
-// touched. A backend's memory is allocated in chunks as needed, as is a host's if the process has a
-// limit on addresses or the system counts reservations as memory.
+// touched. A backend's memory is allocated in chunks as needed. So is the host's memory if the
+// process has a limit on addresses or the system counts reservations as memory.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,8 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   // Returns a contiguous tensor with unspecified values, aligned to a cache line. Throws
-  // Error(invalid_argument) beyond the limit, Error(system) where the system refuses address space.
+  // Error(invalid_argument) beyond the limit, and Error(system) if the system refuses address
+  // space.
   Tensor take(DType dtype, int64_t rows, int64_t cols);
 
   const Backend* backend() const { return backend_; }
@@ -49,11 +50,11 @@ class Arena {
 
  private:
   // One allocation. Chunks are filled in order; a tensor that does not fit into the rest of a chunk
-  // goes to the next.
+  // goes to the next chunk.
   struct Chunk {
     BackendMemory memory;
     size_t size = 0;
-    // bytes in use in the earlier chunks when this one got its first tensor
+    // bytes in use in the earlier chunks when this chunk got its first tensor
     size_t used_before = 0;
   };
 
@@ -68,7 +69,7 @@ class Arena {
   size_t high_water_ = 0;
 };
 
-// Releases, at the end of a scope, the memory that was taken in it.
+// Releases the memory that was taken in a scope when the scope ends.
 class ArenaScope {
  public:
   explicit ArenaScope(Arena& arena) : arena_(arena), mark_(arena.mark()) {}

@@ -43,9 +43,9 @@ class AxisSet {
   uint32_t bits_ = 0;
 };
 
-// Axes over which a batch is sharded. kSampleAxes divide its samples. A second set divides each
-// sample: the context axis its tokens, the spatial axis its pixels. Along the axes of both sets,
-// parameters are replicated and their gradients are partial sums, unless one rank owns the
+// Axes over which a batch is sharded. kSampleAxes divide its samples. kPartAxes divide each sample:
+// the context axis divides its tokens, and the spatial axis its pixels. Along the axes of both
+// sets, parameters are replicated and their gradients are partial sums, unless one rank owns the
 // parameter (placement.h). The expert axis is a part of data parallelism: it distinguishes the data
 // ranks that own different experts (MeshPlace::experts).
 inline constexpr AxisSet kSampleAxes = {Axis::expert, Axis::data};
@@ -70,7 +70,7 @@ struct MeshPlace {
   std::array<int, kAxes> places = {};
   // Number of columns of the grid of ranks along the spatial axis; the grid is filled row by row.
   int grid_columns = 1;
-  // The axes over which a mixture's experts are sharded (models/mixture.h). Empty: they are
+  // The axes over which a mixture's experts are sharded (models/mixture.h). Empty: the experts are
   // replicated.
   AxisSet experts = {};
 

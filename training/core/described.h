@@ -1,5 +1,5 @@
-// Reads a struct from a configuration: for each member of the configuration, one function converts
-// between the JSON value and the struct's value.
+// Reads a struct from a configuration and writes it as one. The function `describe` lists the
+// members of the configuration and the variables of the struct that have their values.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ struct Described {
 
   std::string prefix;  // name of the configuration for messages, such as "model"
   std::string tag;     // the member that names the kind, such as "kind"
-  std::string name;    // the value of that member, such as "gpt2"
+  std::string name;    // the value of the member `tag`, such as "gpt2"
   Describe describe;
   Config defaults = {};
   // if set, derives values from other members after reading

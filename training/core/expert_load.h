@@ -60,8 +60,8 @@ class ExpertLoad {
     }
     return all;
   }
-  // Returns the bias of each expert of a layer. It is added to the scores only when experts are
-  // chosen.
+  // Returns the bias of each expert of a layer. The bias is added to the scores only to choose
+  // experts.
   std::span<float> bias(int64_t layer) {
     return std::span(bias_).subspan(static_cast<size_t>(layer * experts_),
                                     static_cast<size_t>(experts_));

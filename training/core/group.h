@@ -1,8 +1,8 @@
 // Exchanges texts and errors among ranks that train together.
 //
-// If one rank has an error, all ranks throw it, and none before all have reached the call: a rank
-// that left early would abort the communicator, and the others would report the abort instead of
-// the error.
+// If any rank has an error, every rank throws an error, but only after all ranks have reached the
+// call. A rank that threw earlier would abort the communicator, and the other ranks would report
+// the abort instead of the error.
 #pragma once
 
 #include <functional>
@@ -24,15 +24,16 @@ std::vector<std::string> texts_of_all(Communicator& communicator, const std::str
 // Collective. Returns rank 0's text on every rank.
 std::string text_of_first(Communicator& communicator, std::string text);
 
-// Collective. Returns if no rank has an error. Otherwise every rank throws: its own error, or that
-// of the lowest rank with an error.
+// Collective. Returns if no rank has an error. Otherwise a rank with an error throws its own error,
+// and each other rank throws the error of the lowest such rank.
 void throw_any(Communicator& communicator, const std::optional<Error>& own);
 
-// Collective. Throws `error`, which must be the same on every rank.
+// Collective. Throws `error`, which must be the same on every rank, once all ranks have reached the
+// call.
 [[noreturn]] void throw_on_all(Communicator& communicator, const Error& error);
 
-// Returns make(). If make() throws an Error, all ranks throw: make() must fail on all ranks or on
-// none.
+// Returns make(), which must succeed on all ranks or throw an Error on all ranks. Each rank throws
+// its Error after all ranks have failed.
 template <typename Make>
 auto made_on_all(Communicator& communicator, Make&& make) {
   try {

@@ -1,5 +1,5 @@
 // A value that a backend's stream computes for the host, for example a loss. get() waits for the
-// value; kernels that are synchronous return it ready.
+// value. Synchronous kernels return values that are ready.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,7 @@
 
 namespace tutti::training {
 
-// A value of type T that may not be computed yet. One thread at a time may use it.
+// A value of type T that is perhaps not computed yet. One thread at a time may use it.
 template <typename T>
 class Later {
  public:
@@ -33,7 +33,7 @@ class Later {
 // Loss of a micro-batch's targets.
 struct Loss {
   double sum = 0;       // sum over counted targets, in nats (regression: sum of squared errors)
-  int64_t correct = 0;  // targets whose class had the largest logit
+  int64_t correct = 0;  // number of targets whose class had the largest logit
 };
 
 }  // namespace tutti::training

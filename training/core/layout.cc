@@ -80,7 +80,8 @@ class Filler {
   }
 
  private:
-  // Depends on this group alone, because the ranks of a group may differ in their other groups.
+  // Returns true if the group's open bucket is full. The result depends on this group alone,
+  // because the ranks of a group may differ in their other groups.
   bool is_full(size_t group, int unit) const {
     const Bucket& bucket = open_[group];
     if (bucket.parameters.empty()) return false;
@@ -123,7 +124,7 @@ class Filler {
 
 GroupTable parameter_groups(const std::vector<ParameterSpec>& specs,
                             const std::vector<int>& parameters) {
-  // axes of the sum, and true for replicated parameters in a group of their own
+  // the axes of the sum, and true if the parameter is in the group of replicated parameters
   using Key = std::pair<AxisSet, bool>;
   const bool separate_copies = !std::ranges::all_of(specs, is_cut_evenly);
   std::map<Key, std::vector<int>> by_key;

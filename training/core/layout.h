@@ -4,7 +4,7 @@
 //
 // Parameters are packed into buckets, in the order in which backward finishes them (the last layer
 // first). Every bucket is divided evenly among `ranks` owners, so that reduce-scatter and
-// all-gather work on it in place:
+// all-gather work on the bucket in place:
 //
 //   bucket 0                    bucket 1                                  ...
 //   |ln_f.bias|ln_f.weight|pad| |h.1.mlp.c_proj.bias|h.1.mlp.c_proj.weight|pad|
@@ -40,9 +40,10 @@ struct GroupTable {
   std::vector<AxisSet> axes = {kBatchAxes};  // by group: axes over which its gradients are summed
   std::vector<int> group_of;                 // by parameter: index of its group
 };
-// Returns the groups of these parameters. Where tensor-parallel ranks have unequal parts of a
-// model, the replicated parameters form a group of their own: mixed buckets would differ in length
-// between ranks, and the order of a sum may depend on an element's offset.
+// Returns the groups of these parameters. If tensor-parallel ranks have unequal parts of a model,
+// the replicated parameters form a group of their own, because buckets of replicated and sharded
+// parameters would differ in length between ranks, and the order of a sum may depend on an
+// element's offset.
 GroupTable parameter_groups(const std::vector<ParameterSpec>& specs,
                             const std::vector<int>& parameters);
 
@@ -56,7 +57,7 @@ struct LayoutOptions {
   // Parameters and shards start at multiples of this many elements; a multiple of kAlignment.
   int64_t alignment = kAlignment;
   // The parameters in the layout (the parameters of a pipeline stage), ascending. The slots of
-  // other parameters have no elements. Nothing: all parameters of the model.
+  // other parameters have no elements. nullopt: all parameters of the model.
   std::optional<std::vector<int>> parameters;
   std::vector<int> groups;  // by parameter: its group; empty: all are in the first group
   std::vector<int> alone;   // parameters that get a bucket of their own
@@ -92,7 +93,7 @@ struct Piece {
 
 struct Layout {
   int64_t size = 0;         // elements of all buckets, gaps included
-  int64_t owned_size = 0;   // elements of each of an owner's arrays
+  int64_t owned_size = 0;   // elements of each array of an owner
   std::vector<Slot> slots;  // by parameter
   std::vector<Bucket> buckets;
 

@@ -50,8 +50,8 @@ class Unit {
   // Parameter gradients are added in pass.finish(), now or later, and only if the micro-batch's
   // weight is not 0.
   virtual Tensor backward(Pass& pass, ConstTensor output_gradient) = 0;
-  // Returns true if backward reads neither parameter values nor large activations (as an
-  // embedding's). The unit is then neither recomputed nor gathered for backward.
+  // Returns true if backward reads neither parameter values nor large activations (an embedding's
+  // backward, for example). The unit is then neither recomputed nor gathered for backward.
   virtual bool backward_needs_nothing() const { return false; }
   // Returns the names of the losses that forward adds to pass.losses. Losses of the same name are
   // summed over units.
@@ -72,7 +72,7 @@ class Model {
   ParameterTable& parameters() { return parameters_; }
   const ParameterTable& parameters() const { return parameters_; }
   const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
-  // Returns the buffers, which checkpoints include. Their addresses must not change.
+  // Returns the buffers, which checkpoints include. The addresses of their values must not change.
   virtual std::vector<NamedBuffer> buffers() { return {}; }
   // Returns the floating-point operations of forward and backward for one sample, without
   // recomputation (matrix products and attention; Narayanan et al. 2021, appendix). The default
@@ -107,7 +107,8 @@ class Model {
   // Returns the object in which units count the tokens of their experts; null if the model has no
   // experts.
   virtual ExpertLoad* expert_load() { return nullptr; }
-  // Returns the number of counted targets of a micro-batch: the step's loss is the mean over them.
+  // Returns the number of counted targets of a micro-batch. The step's loss is the mean over the
+  // counted targets.
   virtual int64_t targets_in(const MicroBatch& batch) const {
     if (batch.targets.empty()) return batch.rows(targets_per_sample());
     return std::ranges::count_if(batch.targets, [](int32_t target) { return target >= 0; });

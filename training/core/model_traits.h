@@ -8,7 +8,7 @@ namespace tutti::training {
 // Contents of a sample.
 enum class Inputs {
   last_tokens,       // `context` tokens; the target is the next token
-  windows,           // `context` tokens; the targets are the tokens that follow each of them
+  windows,           // `context` tokens; the target of each token is the next token
   images,            // channels x height x width numbers; the target is the image's class
   images_of_pixels,  // channels x height x width numbers; the targets are the classes of all pixels
 };
@@ -17,7 +17,8 @@ inline bool are_images(Inputs inputs) {
   return inputs == Inputs::images || inputs == Inputs::images_of_pixels;
 }
 
-// Properties of a model from which optimizers (optimizers/registry.h) derive their defaults.
+// Properties and defaults of a kind of model. Optimizers (optimizers/registry.h) derive their own
+// defaults from them.
 struct ModelTraits {
   Inputs inputs = Inputs::windows;
   uint64_t batch = 32;  // samples per step

@@ -34,8 +34,8 @@ struct ParameterSpec {
   bool decays = true;  // true if weight decay applies: usually to matrices only
   Placement placement;
   MeshPlace mesh;  // place of this rank in the mesh
-  // The parameter is the weight of a dense layer, outputs x inputs: its gradient is a sum of outer
-  // products, one for each row that the layer computes.
+  // True if the parameter is the weight of a dense layer, outputs x inputs. Its gradient is then a
+  // sum of outer products, one for each row that the layer computes.
   bool is_dense = false;
   // True if the layer also accepts values in blocks of few bits (Parameter::quantized).
   bool is_quantizable = false;
@@ -46,8 +46,8 @@ struct ParameterSpec {
   Slice slice() const { return slice_of(shape, placement, mesh); }
   int64_t local_count() const { return slice().count(); }
   int64_t local_rows() const { return shape.size() < 2 ? 1 : slice().shape().front(); }
-  // Returns the number of the parameter's random stream, which depends on its name alone and is the
-  // same on every machine.
+  // Returns the ID of the parameter's random stream. It depends on the parameter's name alone and
+  // is the same on every machine.
   uint64_t stream() const;
 };
 
@@ -62,15 +62,15 @@ struct Parameter {
   // Deterministic mode, experts only: the gradients from other ranks' micro-batches, one for each
   // rank.
   std::vector<Tensor> other_gradients = {};
-  // Not null where the gradient is sent as its factors: backward then adds rows to these instead of
-  // adding to the gradient.
+  // Not null if the gradient is sent as its factors. Backward then adds rows to the factors instead
+  // of adding to `gradient`.
   FactorRows* factors = nullptr;
   // The values in blocks of few bits, in models that are not trained. If set, `value` is empty.
   const QuantizedMatrix* quantized = nullptr;
 
   int sources() const { return 1 + static_cast<int>(other_gradients.size()); }
-  // Returns the gradient from the micro-batches of rank `source`, counted among the ranks whose
-  // rows the parameter computes with.
+  // Returns the gradient from the micro-batches of one rank. `source`: its index among the ranks
+  // whose rows the parameter computes with.
   Tensor gradient_of(int source) const {
     if (source == 0 || other_gradients.empty()) return gradient;
     return other_gradients[static_cast<size_t>(source - 1)];
@@ -145,11 +145,12 @@ class ParameterTable {
   int unit_ = 0;
 };
 
-// Writes elements first, first + 1, ... of the infinite series that `initial`, `seed` and `stream`
-// define to `values`.
+// Fills `values` with elements first, first + 1, ... of the infinite series that `initial`, `seed`
+// and `stream` define.
 void draw(const Initial& initial, uint64_t seed, uint64_t stream, int64_t first,
           std::span<float> values);
-// Writes elements [first, first + values.size()) of this rank's slice of the initial value.
+// Fills `values` with elements [first, first + values.size()) of this rank's slice of the
+// parameter's initial values.
 void initial_values(const ParameterSpec& spec, uint64_t seed, int64_t first,
                     std::span<float> values);
 

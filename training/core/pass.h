@@ -42,13 +42,13 @@ struct MicroBatch {
   std::span<const int32_t> tokens;
   // Input numbers of each sample. Images are samples x (height * width * channels), in [0, 1].
   std::span<const float> features;
-  // Targets. A negative one is ignored (PyTorch's -100): it has no loss and no gradient and is not
-  // counted.
+  // Targets. A negative target is ignored (PyTorch's -100): it has no loss and no gradient and is
+  // not counted.
   std::span<const int32_t> targets;
   // Regression targets, used instead of `targets`: samples x outputs.
   std::span<const float> float_targets;
   // If samples contain several documents: for each token, the position in its sample at which its
-  // document begins. Attention sees only positions from there on. Empty: all 0.
+  // document begins. Attention covers only positions from there on. Empty: all 0.
   std::span<const int32_t> document_starts;
   // The ranges of the micro-batch's tokens that this rank has, if it does not have all (context
   // parallelism, decoding with a cache). Tokens are numbered sample after sample, and each whole
@@ -111,8 +111,8 @@ struct UnsentMessage {
   double bytes = 0;       // bytes that the rank would send
 };
 
-// The part of a pass that is the same in whatever memory space the micro-batch runs. It does not
-// change once the micro-batch has started.
+// The part of a pass that does not depend on the memory space in which the micro-batch runs. It
+// does not change once the micro-batch has started.
 struct PassContext {
   const MicroBatch* batch = nullptr;
   DType dtype = DType::f32;  // type of activations
@@ -150,7 +150,8 @@ struct Pass : PassContext {
   Arena& arena;
   // true if this forward is a recomputation, which must not change running statistics
   bool recomputing = false;
-  // True if the work of backward_weight is deferred. It is then collected here in order.
+  // True if the work of backward_weight is deferred. The work is then collected in `weight_work`,
+  // in order.
   bool split = false;
   std::vector<std::function<void()>> weight_work = {};
   // Loss of the targets, which the last unit's forward sets.
@@ -166,7 +167,7 @@ struct Pass : PassContext {
   }
 
   // True if the module also computes rows of other ranks, whose micro-batches may have weight 1
-  // when this one has weight 0.
+  // when this rank's has weight 0.
   bool has_others_rows = false;
 
   // Runs `work`, the backward_weight of a module whose `saved` is complete: at once, or later if

@@ -24,8 +24,8 @@ struct PieceRange {
   int64_t count = 0;
 };
 
-// Loads the memory that a loop uses before the loop uses it. At most one loop runs at a time; any
-// thread may call.
+// Loads the memory that a loop uses before the loop uses it. At most one loop runs at a time. Any
+// thread may call the functions.
 class PieceLoopObserver {
  public:
   virtual ~PieceLoopObserver() = default;

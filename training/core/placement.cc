@@ -84,7 +84,7 @@ Slice::Slice(std::vector<int64_t> shape, std::vector<Ranges> ranges)
 // of the innermost dimension that is cut.
 Slice::Run Slice::run_from(int64_t element) const {
   Run run{.whole = 0, .count = 0};
-  int64_t stride = 1;  // distance of the dimension's elements in the whole
+  int64_t stride = 1;  // distance of the dimension's elements in the whole tensor
   for (size_t d = ranges_.size(); d-- > 0;) {
     int64_t index = element % shape_[d];
     element /= shape_[d];

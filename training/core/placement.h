@@ -1,5 +1,5 @@
-// Which elements of a tensor a rank has, and where they are in the whole tensor. Initial values,
-// gradient norms, checkpoints, import and export all read this one description.
+// Describes which elements of a tensor a rank has, and where they are in the whole tensor. Initial
+// values, gradient norms, checkpoints, import and export all read this one description.
 //
 // Example: a tensor of 6 x 4 whose rows are two packed parts of 4 and 2, sharded over 2 ranks:
 //
@@ -8,7 +8,7 @@
 //        4     rank 0          0 to 7        -> 0 to 7
 //        5     rank 1          8 to 11       -> 16 to 19
 //
-// A slice keeps the order that its elements have in the whole.
+// A slice keeps the order that its elements have in the whole tensor.
 #pragma once
 
 #include <cstdint>
@@ -54,9 +54,9 @@ class Slice {
   int64_t count_before(int64_t whole_element) const;
   bool overlaps(const Slice& other) const;
   // Returns the same slice of a smaller tensor that has one element for each block of `block`
-  // consecutive elements of the whole. The trailing dimensions that make up a block are merged into
-  // one. If all dimensions together are smaller than a block, the result has one dimension, and its
-  // last block is smaller. Returns nothing if the slice cuts a block.
+  // consecutive elements of the whole tensor. The trailing dimensions that make up a block are
+  // merged into one. If all dimensions together are smaller than a block, the result has one
+  // dimension, and its last block is smaller. Returns nothing if the slice cuts a block.
   std::optional<Slice> in_blocks(int64_t block) const;
 
   bool operator==(const Slice&) const = default;
@@ -85,7 +85,7 @@ void for_each_run(const Slice& slice, int64_t first, int64_t count, const Visit&
 
 // One part of an even division of `count` items into `parts`. Sizes of parts differ by at most 1.
 // If `parts` divides a larger number of parts, each part of the finer division is inside one part
-// of the coarser.
+// of the coarser division.
 struct Share {
   int64_t first = 0;
   int64_t count = 0;
@@ -116,10 +116,9 @@ struct SoleOwner {
 struct Placement {
   std::vector<Cut> cuts = {};
   // Additional axes over which the gradient is summed, because each rank along them computes a part
-  // of it. Along axes that are neither these nor those of the batch, all ranks compute the same
-  // gradient.
+  // of it. Along all other axes, except those of the batch, all ranks compute the same gradient.
   AxisSet partial = {};
-  // Owner of an expert. The owner computes with the rows of all ranks along these axes.
+  // Owner of an expert's parameter. The owner computes with the rows of all ranks along owner.axes.
   SoleOwner owner = {};
 
   // Returns the axes along which ranks have different parts, or only one rank has the parameter.

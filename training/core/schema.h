@@ -48,7 +48,7 @@ class Field {
   Field& at_least(double low) { return between(low, high_); }
   // Sets the allowed values of a text.
   Field& one_of(std::vector<std::string> choices);
-  // Sets a tag for code that compares configurations; that code defines its meaning.
+  // Sets a tag for code that compares configurations; that code defines the meaning of the tag.
   Field& role(std::string name);
 
   const std::string& key() const { return key_; }

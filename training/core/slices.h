@@ -1,7 +1,7 @@
 // Fixes the order of summation in deterministic mode, so that the bits of a result do not depend on
 // the number of tensor-parallel ranks. A computation that tensor-parallel ranks share is divided
 // into `slices` parts, as many as the largest number of ranks would need. Each rank computes slices
-// / ranks of them, each separately. Sums over slices follow one binary tree:
+// / ranks of these parts, each separately. Sums over slices follow one binary tree:
 //
 //   slices   0 1 2 3 4 5 6 7         2 ranks have a half of the tree each, 4 ranks a quarter
 //            |+| |+| |+| |+|

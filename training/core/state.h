@@ -14,8 +14,8 @@
 namespace tutti::training {
 
 // Relation between the ranks' copies of a row: all copies are equal (`same`), or they differ and
-// only their sum or mean matters. If the same number of ranks resumes as saved the row, each rank
-// gets its own values again. Otherwise each rank gets an equal part of the sum, or the mean.
+// only their sum or mean matters. If as many ranks resume as saved the row, each rank gets its own
+// values again. Otherwise each rank gets an equal part of the sum, or the mean.
 enum class RowKind { same, summed, averaged };
 
 class StateVisitor {
@@ -25,10 +25,10 @@ class StateVisitor {
   virtual int64_t step() const = 0;
   // Returns true if state is written into a checkpoint, false if it is read from one.
   virtual bool saves() const = 0;
-  // Returns true if the checkpoint has such a row; always true when saving.
+  // Returns true if the checkpoint has a row of this name; always true when saving.
   virtual bool has(const std::string& row) const = 0;
   // Visits a number that is equal on all ranks ("loss_scaler.scale"). When reading a checkpoint
-  // that does not have it, sets it to `fallback`.
+  // that does not have the number, sets it to `fallback`.
   virtual void number(const std::string& name, double& value, double fallback) = 0;
   virtual void number(const std::string& name, int64_t& value, int64_t fallback) = 0;
   // Returns the 1 x count elements of an owned piece of a parameter, which belong to the tensor
@@ -39,8 +39,8 @@ class StateVisitor {
   // block of `block` elements of the parameter; neither pieces nor slices may cut blocks.
   // Parameters whose values are empty are skipped.
   virtual void blocks(const std::string& kind, int64_t block, const ValuesOf& values_of) = 0;
-  // Visits a state of a whole parameter, of 1 x count elements, that only this rank has among those
-  // that share the parameter. It is the tensor KIND.PARAMETER of that shape.
+  // Visits a state of a whole parameter, 1 x count elements in memory. Among the ranks that share
+  // the parameter, only this rank has it. Its tensor is KIND.PARAMETER of shape `shape`.
   virtual void whole(const std::string& kind, int parameter, const std::vector<int64_t>& shape,
                      Tensor values) = 0;
   // Visits a row of 1 x count elements of f32, or of a narrower type.

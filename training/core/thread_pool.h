@@ -49,12 +49,12 @@ class ThreadPool {
   bool compute_one();
   void wait_for_parts();
 
-  // The current work. It is written while no part is left, and read by threads that have just taken
-  // a part.
+  // The current work. It is written while no part is left. A thread reads it before it takes a
+  // part; taking the part fails if the call has changed in between.
   std::atomic<Part*> part_ = nullptr;
   std::atomic<void*> body_ = nullptr;
   std::atomic<int64_t> parts_ = 0;
-  // Upper half: number of the call; lower half: number of parts that no thread has taken.
+  // Upper half: index of the call (calls_). Lower half: count of parts that no thread has taken.
   alignas(64) std::atomic<uint64_t> left_ = 0;
   alignas(64) std::atomic<uint32_t> done_ = 0;
   // Counts calls; helpers sleep on it.

@@ -118,7 +118,7 @@ TokenPartition::TokenPartition(const TokenMask& mask, int rank, int ranks)
     const int64_t count = count_of(ranges);
     of_rank_.push_back({.ranges = std::move(ranges), .count = count});
   }
-  // For each token: number of rows of `keys` before it.
+  // For each token: count of rows of `keys` before it.
   std::vector<int32_t> before(static_cast<size_t>(mask.tokens()) + 1);
   const auto count_before = [&](const OfRank& keys) {
     std::ranges::fill(before, 0);

@@ -27,9 +27,9 @@ namespace tutti::training {
 struct TokenMask {
   int64_t samples = 0;
   int64_t positions = 0;  // tokens in each sample
-  // MicroBatch::document_starts of all tokens, and SelfAttentionOptions::window.
+  // MicroBatch::document_starts of all tokens
   std::span<const int32_t> document_starts = {};
-  int64_t window = 0;
+  int64_t window = 0;  // SelfAttentionOptions::window
 
   int64_t tokens() const { return samples * positions; }
   // Returns true if some token cannot attend to all tokens of its sample that precede it.

@@ -39,8 +39,8 @@ struct MachineClock {
 };
 static_assert(sizeof(MachineClock) == 2 * sizeof(int64_t));
 
-// Returns a hash that is equal on ranks that share a kernel, and therefore its monotonic clock. It
-// is computed from boot_id or, if that cannot be read, from the rank number.
+// Returns a hash that is equal on ranks that share a kernel, and therefore its monotonic clock. The
+// hash is computed from boot_id or, if boot_id cannot be read, from the rank.
 uint64_t machine_of(int rank) {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -101,8 +101,8 @@ Json event_json(const TraceEvent& event, int rank, int thread, int64_t zero) {
   return json;
 }
 
-// Returns this rank's events, one per line, ordered by start. An enclosing event precedes those
-// inside.
+// Returns this rank's events, one per line, ordered by start. An enclosing event precedes the
+// events inside it.
 std::string lines(const Communicator& communicator, const Trace& trace, int64_t zero) {
   std::vector<TraceEvent> events(trace.events().begin(), trace.events().end());
   std::ranges::stable_sort(events, [](const TraceEvent& a, const TraceEvent& b) {

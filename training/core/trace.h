@@ -77,14 +77,14 @@ class TraceSpan {
 // thread 0 has the rank's own work, and threads 1 and up have its communication, one for each
 // operation in flight at once.
 //
-// Times are in microseconds from the first event of all. Ranks of one machine share its clock; the
-// clocks of two machines are aligned by the end of a barrier, to about a message's latency. Throws
-// Error(system) on every rank if the file cannot be written.
+// Times are in microseconds since the first event of all ranks. Ranks of one machine share its
+// clock; the clocks of two machines are aligned by the end of a barrier, to about a message's
+// latency. Throws Error(system) on every rank if the file cannot be written.
 void write_trace(Communicator& communicator, const Trace& trace, const std::string& path);
 
 // Writes this rank's events to a file of its own beside `path` ("trace.json": "trace.rank-3.json").
-// For a failed run, in which peers may not respond. Times are read from this machine's clock and
-// not corrected. Only warns if writing fails.
+// For a failed run, in which peers perhaps do not respond. Times are read from this machine's clock
+// and not corrected. Only warns if writing fails.
 void write_own_trace(const Communicator& communicator, const Trace& trace,
                      const std::string& path) noexcept;
 

@@ -8,8 +8,8 @@
 namespace tutti::training {
 namespace {
 
-// Sets `sum` to the sum of `count` terms from number `first` on, in the order of core/slices.h.
-// term(i, tensor) writes term i.
+// Sets `sum` to the sum of the terms [first, first + count), in the order of core/slices.h. term(i,
+// tensor) writes term i.
 template <typename Term>
 void sum_by_tree(Arena& arena, int64_t first, int64_t count, Tensor sum, const Term& term) {
   if (count == 1) return term(first, sum);

@@ -51,8 +51,8 @@ class BlockLinear {
   void add_gradients(const Branches& sums) const;
 
  private:
-  // Returns the rows, or columns, of this rank's tensors that form slice number `index` among the
-  // rank's own slices.
+  // Returns the rows, or columns, of this rank's tensors that form the slice with index `index`
+  // among the rank's own slices.
   static Share block(const Share& own, int64_t index, int64_t count, int slices);
   Share samples(const Pass& pass, int64_t index) const {
     return block(options_.sample_slices, index, pass.batch->samples, options_.slices);
@@ -63,7 +63,7 @@ class BlockLinear {
 
   BlockLinearOptions options_;
   int64_t inputs_;
-  int64_t outputs_;  // of the whole layer, on all ranks
+  int64_t outputs_;  // number of outputs of the whole layer
   const Parameter* weight_;
   const Parameter* bias_;
 };

@@ -1,5 +1,5 @@
 // Options of how a model computes, which are not part of its configuration because they do not
-// change what it learns.
+// change what the model learns.
 #pragma once
 
 #include <cstdint>

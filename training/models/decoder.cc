@@ -35,7 +35,7 @@ void require_even_heads(int64_t heads, int64_t ranks) {
       {.where = "--tp", .remedy = cat("the nearest number of ranks is ", nearest)});
 }
 
-// Throws unless there is at least one item per rank. For numbers that ranks may share unevenly.
+// Throws unless there is at least one item per rank. For items that ranks may share unevenly.
 void require_one_each(int64_t count, const char* what, int64_t ranks) {
   if (count >= ranks) return;
   throw Error(ErrorCode::invalid_argument,
@@ -43,8 +43,8 @@ void require_one_each(int64_t count, const char* what, int64_t ranks) {
               {.where = "--tp", .remedy = cat("use at most ", count, " ranks")});
 }
 
-// Creates the attention over context ranks. By heads each rank sends (p - 1) / p^2 of queries,
-// keys, values and outputs, in a ring (p - 1) / p of keys and values.
+// Creates the attention over context ranks. If heads are divided, each rank sends (p - 1) / p^2 of
+// queries, keys, values and outputs; in a ring, it sends (p - 1) / p of keys and values.
 std::shared_ptr<const AttentionOverRanks> attention_over(const DecoderOptions& options,
                                                          const MeshPlace& place) {
   const int64_t ranks = place.size(Axis::context);

@@ -23,7 +23,7 @@ namespace tutti::training {
 struct DecoderNames {
   std::string embedding;
   std::string positions;
-  std::string block;  // prefix of a block's name; its number follows
+  std::string block;  // prefix of a block's name; the block's index follows
   std::string attention_norm;
   std::string attention;
   std::string mlp_norm;
@@ -54,9 +54,9 @@ struct DecoderOptions {
 // Bytes that a block keeps between forward and backward, from formulas.
 struct BlockActivations {
   double kept = 0;  // bytes in this model, without recomputation
-  // Bytes in Megatron-LM: s b h (10 + 24/t + 5 a s / (h t)), with shared rows s b h (34 + 5 a s /
-  // h) / t, in 16 bits (Korthikanti et al. 2022, table 2). Megatron-LM also keeps dropout masks and
-  // the softmax's scores.
+  // Bytes in Megatron-LM in 16 bits: s b h (10 + 24/t + 5 a s / (h t)) or, with sequence
+  // parallelism, s b h (34 + 5 a s / h) / t (Korthikanti et al. 2022, table 2). Megatron-LM also
+  // keeps dropout masks and the softmax's scores.
   double megatron = 0;
 };
 

@@ -115,7 +115,8 @@ DecoderBlock::DecoderBlock(ParameterTable& table, const DecoderOptions& options,
       dropout_{Dropout(options.dropout, static_cast<uint64_t>(2 * layer + 1)),
                Dropout(options.dropout, static_cast<uint64_t>(2 * layer + 2))} {}
 
-// Calls `body`. With selective recomputation, then releases the memory that it took from the arena.
+// Calls `body`. With selective recomputation, then releases the memory that `body` took from the
+// arena.
 template <typename Body>
 void DecoderBlock::recomputable(Arena& arena, Body&& body) const {
   const size_t mark = arena.mark();

@@ -53,8 +53,8 @@ class DecoderEmbedding : public Unit {
 // A block: computes x + attention(norm(x)), then x + mlp(norm(x)).
 class DecoderBlock : public Unit {
  public:
-  // Adds the parameters of block number `layer`. `load`: counter of the experts' tokens, for models
-  // with experts.
+  // Adds the parameters of the block with index `layer`. `load`: counter of the experts' tokens,
+  // for models with experts.
   DecoderBlock(ParameterTable& table, const DecoderOptions& options, int64_t layer,
                const std::shared_ptr<ExpertLoad>& load);
 
@@ -126,8 +126,8 @@ class DecoderBlock : public Unit {
 // The last unit: normalization, output layer and loss.
 class DecoderHead : public Unit {
  public:
-  // Adds the parameters. `tied`: the embedding's weight, which the output layer shares; null: it
-  // has its own weight.
+  // Adds the parameters. `tied`: the embedding's weight, which the output layer shares; null: the
+  // output layer has its own weight.
   DecoderHead(ParameterTable& table, const DecoderOptions& options, const Parameter* tied);
 
   std::string name() const override { return "head"; }

@@ -31,18 +31,19 @@ class Experts {
   struct Job {
     size_t expert = 0;
     Share rows;  // range of this call's rows in the list of all jobs' rows
-    // Indices of these rows in the source tensor; empty: the same as `rows`.
+    // Indices of these rows in the tensor from which they are read; empty: `rows` is their range
+    // there.
     std::span<const int32_t> indices;
     Mlp::Saved mlp = {};
   };
   struct Saved {
-    // By token and choice: number of the row; negative if there is none. This rank's rows
-    // are sorted by expert.
+    // By token and choice: index of its row; negative if it has no row. This rank's rows are sorted
+    // by expert.
     std::vector<int32_t> places;
     std::vector<int32_t> tokens;  // by row: its token
     std::vector<double> weights;  // by row: its weight
-    // Expert parallelism: the rows that this rank received. Jobs process them in `order`, or if
-    // that is empty in the order in which they were received.
+    // Expert parallelism: the rows that this rank received. Jobs process them in `order` or, if
+    // `order` is empty, in the order in which they were received.
     RowExchange exchange;
     std::vector<int32_t> order;
     Tensor received;
@@ -64,7 +65,7 @@ class Experts {
   bool exchanges() const { return place_.ranks_along(place_.experts) > 1; }
   int64_t before_width() const { return experts_.front().before_width(); }
 
-  // Returns the owner's index among the ranks that own experts.
+  // Returns the index of the expert's owner among the ranks that own experts.
   int rank_of(int64_t expert) const;
   // Sorts the choices into rows. With expert parallelism the call is collective, and allocates
   // memory for received rows of the type and width of `like`. `inside`: not null if all choices are
@@ -73,14 +74,14 @@ class Experts {
                Mesh::ByHosts* inside = nullptr) const;
   // Starts to dispatch rows of `tokens`. They have been received when wait() returns.
   RowExchange::Transfer send(Pass& pass, ConstTensor tokens, const Saved& saved) const;
-  // Runs the first step of forward, which has three as in Mlp. `before`: rows x before_width();
+  // Runs the first of the three steps of forward (as in Mlp). `before`: rows x before_width();
   // unused with expert parallelism.
   void project(Pass& pass, ConstTensor tokens, Saved& saved, Tensor before) const;
   void activate(Pass& pass, Saved& saved) const;
   // Starts to write this rank's outputs to `rows`. They are complete when wait() returns.
   RowExchange::Transfer finish(Pass& pass, Saved& saved, Tensor rows) const;
-  // Runs backward. `tokens`: the input. `gradients`: with respect to each token's output. `found`
-  // receives the gradients of rows. Calls `meanwhile` while rows are in flight.
+  // Runs backward. `tokens`: the input. `gradients`: the gradients with respect to each token's
+  // output. `found` receives the gradients of rows. Calls `meanwhile` while rows are in flight.
   void backward(Pass& pass, ConstTensor tokens, ConstTensor gradients, Saved& saved,
                 const RowGradients& found, const std::function<void()>& meanwhile) const;
 

@@ -36,8 +36,8 @@ class FeedForward {
     if (mixture_) return mixture_->take(pass, type, rows, saved.mixture);
     return pass.arena.take(type, rows, mlp_->before_width());
   }
-  // These functions call the functions of Mixture with the same names. Without a mixture they have
-  // no effect.
+  // These functions call the functions of Mixture with the same names. Without a mixture
+  // exchanges() returns false, and receive() must not be called.
   bool exchanges() const { return mixture_ && mixture_->exchanges(); }
   void receive(Pass& pass, ConstTensor input, Saved& saved) const {
     mixture_->receive(pass, input, saved.mixture);

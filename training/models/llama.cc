@@ -218,7 +218,7 @@ DecoderOptions options_of(const LlamaConfig& config) {
                          .tied = config.tied,
                          .dropout = config.dropout,
                          .compute = config.compute};
-  // Qwen's models have no bias in the attention's output layer.
+  // Qwen2-MoE has biases in the attention, but not in its output layer.
   if (config.family == LlamaFamily::qwen2moe) options.attention.output_bias = false;
   return options;
 }

@@ -2,8 +2,8 @@
 // attention, SwiGLU; with a window, Mistral (Jiang et al. 2023). With experts instead of one
 // feed-forward network: Mixtral (Jiang et al. 2024), Qwen2-MoE (Yang et al. 2024), Qwen3-MoE
 // (2025), OLMoE (Muennighoff et al. 2024), and the routing of Switch Transformers (Fedus et al.
-// 2021), whose own blocks are T5's. Parameters have the names of Hugging Face's LlamaForCausalLM,
-// MixtralForCausalLM ..., without the prefix "model.".
+// 2021) in the blocks of Llama instead of T5. Parameters have the names of Hugging Face's
+// LlamaForCausalLM, MixtralForCausalLM ..., without the prefix "model.".
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct LlamaConfig {
   int64_t hidden = 0;
   int64_t context = 128;
   int64_t max_context = 0;  // maximum context that the model supports; 0: `context`
-  // number of tokens to which a token attends: itself and those just before it; 0: all
+  // number of tokens to which a token attends: itself and the tokens just before it; 0: all
   int64_t window = 0;
   int64_t vocabulary = 256;
   double norm_epsilon = 1e-5;
@@ -44,7 +44,7 @@ struct LlamaConfig {
   bool attention_bias = false;
   bool mlp_bias = false;
   double dropout = 0;
-  // its number of experts is 0 if one feed-forward network processes all tokens
+  // router.experts is 0 if one feed-forward network processes all tokens
   RouterOptions router;
   int64_t shared_hidden = 0;  // width of the shared experts together; 0: there are none
   bool shared_gate = false;

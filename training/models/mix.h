@@ -28,7 +28,8 @@ inline constexpr std::array<LayerSplit, kLayerSplits> kAllLayerSplits = {
 
 using Mix = std::vector<LayerSplit>;
 
-// Returns the layout of a layer's inputs. If the outputs are images, they have the same layout.
+// input_layout() returns the layout of a layer's inputs, and output_layout() that of outputs that
+// are images. The layouts differ only for model-parallel layers.
 constexpr ActivationLayout input_layout(LayerSplit split) {
   if (split == LayerSplit::model) return kReplicated;
   return split == LayerSplit::batch ? kTensorRows : kTensorPixels;

@@ -131,7 +131,7 @@ using RectifiedLayer = RectifiedUnit<MixedLayer, MixedLayerOptions>;
 
 // The last layer. If it is model-parallel, or in deterministic mode, logits are gathered, and each
 // rank computes the loss of all samples. If it is batch-parallel, each rank computes the loss of
-// its samples, and the ranks sum two numbers.
+// its samples, and the ranks sum two numbers: the loss and the count of correct targets.
 class LogitsUnit : public Unit {
  public:
   LogitsUnit(ParameterTable& table, std::string name, const ImageShape& input,

@@ -15,7 +15,7 @@
 namespace tutti::training {
 
 struct NetworkLayer {
-  int64_t outputs = 0;  // outputs; of a convolution, its channels
+  int64_t outputs = 0;  // number of outputs; for a convolution, of output channels
   int64_t kernel = 0;   // height and width of a convolution's window; 0: a fully connected layer
   int64_t stride = 1;
 

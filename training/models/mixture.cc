@@ -69,8 +69,8 @@ Share Mixture::own_tokens(int64_t tokens) const {
   return even_share(tokens, place_.place(Axis::tensor), place_.size(Axis::tensor));
 }
 
-// Returns true if rows are sent to each host once. Not in deterministic mode, because sums by host
-// depend on the placement of ranks.
+// Returns true if a token's row is sent only once to each host. Returns false in deterministic
+// mode, because the sums that hosts compute depend on the placement of ranks.
 bool Mixture::relays(const Pass& pass) const {
   return exchanges() && topk() > 1 && pass.mesh != nullptr && pass.slices == 1 &&
          pass.mesh->by_hosts(place_.experts).hosts.count() > 1;
@@ -155,7 +155,7 @@ void Mixture::activate(Pass& pass, Saved& saved) const {
 
 // Adds up rows to the tokens' outputs. In deterministic mode the ranks' terms of rows are summed
 // first, so that the order of the sums does not depend on the number of ranks; only one of the
-// ranks then has the result.
+// ranks then has the result of a token.
 void Mixture::add_up(Pass& pass, const Saved& saved, Tensor rows, std::span<const double> weights,
                      Tensor output) const {
   Share tokens{0, output.rows};

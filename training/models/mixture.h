@@ -28,7 +28,7 @@
 namespace tutti::training {
 
 struct MixtureOptions {
-  RouterOptions router;       // its number of experts is 0 if there is no mixture
+  RouterOptions router;       // router.experts is 0 if there is no mixture
   int64_t shared_hidden = 0;  // width of the shared experts together; 0: there are none
   bool shared_gate = false;
   std::string shared_name = "shared_expert";
@@ -72,7 +72,7 @@ class Mixture {
   // is kept, too.
   bool exchanges() const { return experts_.exchanges(); }
   void receive(Pass& pass, ConstTensor input, Saved& saved) const { route(pass, input, saved); }
-  // Runs the first step of forward, which has three as in Mlp.
+  // Runs the first of the three steps of forward (as in Mlp).
   void project(Pass& pass, ConstTensor input, Saved& saved, Tensor before) const;
   void activate(Pass& pass, Saved& saved) const;
   void finish(Pass& pass, Saved& saved, Tensor output) const;

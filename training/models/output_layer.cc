@@ -12,7 +12,8 @@
 namespace tutti::training {
 namespace {
 
-// Rescales sums of exponentials from each part's largest logits to the common ones.
+// Rescales a part's sums of exponentials, which are relative to the part's largest logits, so that
+// they are relative to the largest logits of all parts.
 template <typename V>
 void rescale(std::span<V> sums, std::span<const V> largest) {
   for (size_t row = 0; row < largest.size(); ++row) {
@@ -30,7 +31,7 @@ void take_largest(std::span<const V> sums, std::span<V> largest, bool first) {
   }
 }
 
-// Copy the two of the three numbers that are summed over ranks to a list, and back.
+// Copy two of each row's three numbers, those that are summed over ranks, to a list and back.
 template <typename V>
 void take_sums(std::span<const V> sums, std::span<V> two) {
   for (size_t at = 0; at < two.size(); ++at) two[at] = sums[3 * (at / 2) + 1 + at % 2];

@@ -86,7 +86,7 @@ void StreamNorm::backward_weight(Pass& pass, const Saved& saved) const {
   const int count = pass.slices / ranks;
   const int64_t all = stream_.rows(pass);
   const Share own = even_share(all, place, ranks);
-  // One row for each slice: the sums for the gain and, beside them, those for the bias.
+  // One row for each slice: the sums for the gain and, beside them, the sums for the bias.
   const Tensor sums = pass.arena.take(value_type(pass.dtype), count, has_bias ? 2 * width : width);
   zero(sums);
   for (int slice = 0; slice < count; ++slice) {

@@ -1,7 +1,7 @@
 // The residual stream: the tensor that a decoder's units pass on and add to, rows of tokens x
-// width. The stream is replicated over tensor-parallel ranks. With sequence parallelism, each rank
-// has some of the rows instead (Korthikanti et al.: Reducing activation recomputation in large
-// transformer models, 2022):
+// width. Over tensor-parallel ranks, the stream is replicated or, with sequence parallelism,
+// sharded by rows (Korthikanti et al.: Reducing activation recomputation in large transformer
+// models, 2022):
 //
 //   replicated:  x ----------> [layer's part] --all-reduce-----> x'
 //   rows:        x_r -gather-> [layer's part] --reduce-scatter-> x'_r     normalization and dropout
@@ -50,16 +50,16 @@ class ResidualStream {
     Tensor result;  // the sum for this rank's rows of the stream, converted if needed
     size_t mark = 0;
   };
-  // Starts the sum of the tensors that make(part, turns) writes: all rows x width, of `type`. If
-  // `type` is not the pass's type, or ranks share rows, the caller must take nothing from the arena
-  // before finish().
+  // Starts to sum over ranks. make(part, turns) writes this rank's term to `part`: all rows x
+  // width, of `type`. If `type` is not the pass's type, or ranks share rows, the caller must take
+  // nothing from the arena before finish().
   template <typename Make>
   Sum start_sum(Pass& pass, Tensor result, DType type, const Make& make) const;
   void finish(Pass& pass, Sum& sum) const;
   // Does start_sum() and finish().
   template <typename Make>
   Tensor sum_of_parts(Pass& pass, DType type, const Make& make) const;
-  // Starts the sum of the tensors that make(turns) returns. The sum overwrites their memory.
+  // Starts to sum over ranks. make(turns) returns this rank's term, which the sum overwrites.
   template <typename Make>
   Sum start_sum_of_gradients(Pass& pass, const Make& make) const;
   Tensor finish_gradients(Pass& pass, Sum& sum) const;
@@ -101,9 +101,9 @@ ResidualStream::Sum ResidualStream::start_sum_of_gradients(Pass& pass, const Mak
   return sum;
 }
 
-// A normalization of the stream. If ranks share the rows, its parameters' gradients are partial
-// sums. In deterministic mode it sums them over ranks itself, in an order that does not depend on
-// the number of ranks.
+// A normalization of the stream. If ranks share the rows, the gradients of the norm's parameters
+// are partial sums. In deterministic mode the norm itself sums them over ranks, in an order that
+// does not depend on the number of ranks.
 class StreamNorm {
  public:
   using Saved = Norm::Saved;

@@ -178,7 +178,7 @@ class ResidualUnit : public Unit {
 };
 
 // The head. Each rank of a grid has a term of every channel's mean. All ranks compute the same
-// logits from the sum, and the first one reports the losses.
+// logits from the sum, and the first rank reports the losses.
 class ResnetHeadUnit : public Unit {
  public:
   ResnetHeadUnit(ParameterTable& table, const ImageShape& input, int64_t classes)

@@ -12,8 +12,8 @@ namespace tutti::training {
 // Throws Error(invalid_argument), naming the size `what`, if `size` is below `least`.
 void require_size(std::string_view what, int64_t size, int64_t least = 1);
 
-// Adds the fields of image models whose default values follow from the data; `classes` is the
-// description of the field of that name.
+// Adds the fields of image models whose default values follow from the data. `classes`: description
+// of the field `classes`.
 template <typename Config>
 void describe_images(Schema& schema, Config& config, const std::string& classes) {
   schema.add("channels", config.channels, "number of image channels").flag("");

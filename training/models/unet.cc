@@ -25,7 +25,7 @@ UNetConfig checked(const UNetConfig& config) {
   require_images(config);
   require_size("number of widths", std::ssize(config.widths));
   for (const int64_t width : config.widths) require_size("width", width);
-  // At least one pixel must remain after so many halvings.
+  // At least one pixel must remain after the last halving.
   const int64_t halvings = std::ssize(config.widths) - 1;
   if (halvings > 30) {
     throw Error(ErrorCode::invalid_argument, cat("the model has ", halvings + 1, " widths"),
@@ -312,8 +312,8 @@ class DecoderUnit : public UNetUnit {
     return images.reshaped(images.rows * kept_.pixels(), kept_.channels);
   }
 
-  int64_t input_size_;  // size of this rank's tile
-  ImageShape kept_;     // shape of the tile
+  int64_t input_size_;  // values per sample of this rank's tile of the input
+  ImageShape kept_;     // shape of this rank's tile of the encoder's output
   TransposedConvolution doubling_;
   DoubleConvolution layers_;
   Slots<Saved> saved_;

@@ -7,7 +7,8 @@
 
 namespace tutti::training {
 
-// Computes such attention. Any number of passes may use one object at once.
+// Computes attention to the keys of all context ranks. Any number of passes may use one object at
+// once.
 class AttentionOverRanks {
  public:
   virtual ~AttentionOverRanks() = default;
@@ -20,18 +21,18 @@ class AttentionOverRanks {
     Tensor queries, keys, values, output;
   };
 
-  // Compute the rows of this rank as causal_attention() and causal_attention_backward() over all
-  // tokens would. `heads`: the shape for this rank's rows, as one sample; `own`: this rank's
-  // queries, keys and values. Collective among the ranks along the context axis. In a pass without
-  // a mesh other ranks' data are 0.
+  // Compute, for this rank's rows, what causal_attention() and causal_attention_backward() over all
+  // tokens would compute. `heads`: the shape for this rank's rows, as one sample; `own`: this
+  // rank's queries, keys and values. Collective among the ranks along the context axis. In a pass
+  // without a mesh other ranks' data are 0.
   virtual Saved forward(Pass& pass, const AttentionShape& heads, const ConstQkv& own,
                         Tensor output) const = 0;
   virtual void backward(Pass& pass, const AttentionShape& heads, const ConstQkv& own,
                         ConstTensor output, const Saved& saved, ConstTensor output_gradient,
                         const Qkv& gradients) const = 0;
 
-  // Returns the number of bytes that other ranks read, outside of the passes' arenas, for
-  // `key_width` values of keys per token.
+  // Returns the bytes of the buffers that other ranks read, which are outside of the passes'
+  // arenas. `key_width`: values of keys per token.
   virtual int64_t message_bytes(const TokenPartition& partition, int64_t key_width,
                                 DType type) const = 0;
 };

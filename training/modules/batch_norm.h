@@ -5,7 +5,7 @@
 //
 // In training, mean and variance are computed over the batch, without micro-batches of weight 0.
 // Outside of training, the running mean and variance are used:
-//   running = 0.9 running + 0.1 batch's         (variance: of samples, divided by n - 1)
+//   running = 0.9 running + 0.1 (statistic of the batch)    (variance: divided by n - 1)
 //
 // The running statistics are buffers: state of the model without gradients.
 #pragma once
@@ -20,9 +20,9 @@
 
 namespace tutti::training {
 
-// Sums numbers over ranks in place; all ranks get the same bits. Collective: with SyncBN, every
-// rank must run forward the same number of times, and likewise backward. Called on the thread that
-// runs the pass.
+// Sums numbers over ranks in place; all ranks get the same bits. Collective: with SyncBN, all ranks
+// must run forward equally often, and backward equally often. Called on the thread that runs the
+// pass.
 class StatisticsReducer {
  public:
   virtual ~StatisticsReducer() = default;

@@ -1,5 +1,5 @@
 // Convolution of images (kernels/image.h: NHWC) by square windows, and its transpose. Images may be
-// divided over a grid of ranks (image_grid.h); activations are then those of this rank's tile.
+// divided over a grid of ranks (image_grid.h); activations then have only this rank's tile.
 #pragma once
 
 #include <string>
@@ -29,7 +29,7 @@ struct ConvolutionOptions {
 struct SavedConvolution {
   ConstTensor input;
   ConstTensor output_gradient;
-  // halo of the input; of a transposed convolution: of the output's gradient
+  // halo of the input; for a transposed convolution, halo of the output's gradient
   std::vector<Tensor> halo;
 };
 
@@ -39,8 +39,8 @@ class Convolution {
 
   // Adds parameters NAME.weight, outputs x inputs / groups x kernel x kernel, normal with variance
   // 2 / (inputs / groups * kernel^2) (He et al.: Delving deep into rectifiers, 2015), and
-  // NAME.bias, 0. `input`: shape of whole images. Throws Error(invalid_argument) for windows that
-  // do not fit.
+  // NAME.bias, initially 0. `input`: shape of whole images. Throws Error(invalid_argument) for
+  // windows that do not fit.
   Convolution(ParameterTable& table, const std::string& name, const ImageShape& input,
               const ConvolutionOptions& options);
 
@@ -73,8 +73,8 @@ class TransposedConvolution {
  public:
   using Saved = SavedConvolution;
 
-  // Adds parameters NAME.weight, inputs x outputs / groups x kernel x kernel, normal as a
-  // convolution's, and NAME.bias. `output_rows`, `output_columns`: rows and columns of the output
+  // Adds parameters NAME.weight, inputs x outputs / groups x kernel x kernel, initialized as in
+  // Convolution, and NAME.bias. `output_rows`, `output_columns`: rows and columns of the output
   // beyond the smallest size that a convolution maps to the input's size (PyTorch's
   // output_padding); less than the stride.
   TransposedConvolution(ParameterTable& table, const std::string& name, const ImageShape& input,

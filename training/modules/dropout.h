@@ -1,4 +1,4 @@
-// Dropout (Srivastava et al. 2014). Its random numbers depend on the sample's number and the
+// Dropout (Srivastava et al. 2014). Its random numbers depend on the sample's index and the
 // element's index in the sample, not on the rank, the micro-batch or earlier draws, so every layout
 // drops the same elements. No mask is kept: backward draws the same numbers again.
 #pragma once
@@ -16,8 +16,8 @@ class Dropout {
   // Creates a dropout with probability `p`; `stream` distinguishes the dropouts of a model.
   Dropout(double p, uint64_t stream) : p_(p), stream_(stream) {}
 
-  // Drops elements of `values` in place: of the given rows of a tensor that has the micro-batch's
-  // samples one after the other.
+  // Drops elements of `values` in place. `values` has the given rows of a tensor in which the
+  // micro-batch's samples follow one another.
   void forward(const Pass& pass, Tensor values, PartOf rows = {}) const {
     apply(pass, values, rows);
   }

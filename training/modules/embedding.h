@@ -1,6 +1,6 @@
 // The embedding: one vector per token. The output layer may share its weight (Press, Wolf 2017). If
-// it is sharded over the tensor axis, each rank has some of the rows, and its output is a term of a
-// sum.
+// the weight is sharded over the tensor axis, each rank has some of its rows, and the rank's output
+// is a term of a sum.
 #pragma once
 
 #include <span>

@@ -18,13 +18,13 @@ class FactorRows {
  public:
   using Allocate = std::function<std::shared_ptr<std::byte[]>(size_t bytes)>;
 
-  // Creates an empty list. Rows are stored in `dtype`, in memory from `allocate`, which grows with
-  // the number of rows.
+  // Creates an empty list. Rows are stored in `dtype`, in memory from `allocate`. The memory grows
+  // with the number of rows.
   FactorRows(int64_t inputs, int64_t outputs, DType dtype, Allocate allocate);
 
   // Appends the rows of both tensors, which have equal numbers of rows.
   void add(ConstTensor input, ConstTensor output_gradient);
-  // Removes all rows, and keeps the memory for the next ones.
+  // Removes all rows, and keeps the memory for later rows.
   void clear() { rows_ = 0; }
 
   int64_t rows() const { return rows_; }

@@ -11,7 +11,7 @@
 
 namespace tutti::training {
 
-// Exchanges such pixels. Any number of passes may use one object at once.
+// Exchanges the pixels of halos. Any number of passes may use one object at once.
 class HaloMessages {
  public:
   virtual ~HaloMessages() = default;
@@ -37,8 +37,8 @@ class HaloMessages {
   };
 
   // Creates an exchange. Collective among the ranks of the grid: for each message that this rank
-  // receives, the sender must have one of the same size. In a pass without a mesh received data are
-  // 0.
+  // receives, the sender must have a message of the same size. In a pass without a mesh received
+  // data are 0.
   virtual std::unique_ptr<Exchange> begin(Pass& pass, DType type, std::vector<Message> sent,
                                           std::vector<Message> received) const = 0;
 };

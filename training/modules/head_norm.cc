@@ -73,7 +73,7 @@ void HeadNorm::forward(Pass& pass, Saved& saved, Tensor output) const {
   scale_groups(saved.input, gain_->value, group(), saved.factors, output);
 }
 
-// Computes dx = r g dy - x r^3 (the mean of x g dy), with r = 1 / sqrt(mean of x^2).
+// Computes dx = r g dy - x r^3 mean(x g dy), with r = 1 / sqrt(mean of x^2).
 Tensor HeadNorm::backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
   const int64_t width = of_each() ? options_.head_size : options_.heads * options_.head_size;
   std::vector<double> more = sums(pass, output_gradient, saved.input, gain_->value);

@@ -21,7 +21,7 @@ struct HeadNormOptions {
   int64_t head_size = 1;
   double epsilon = 1e-6;
   Share own;            // the heads on this rank
-  int first_slice = 0;  // deterministic mode: first of these heads' slices (core/slices.h)
+  int first_slice = 0;  // deterministic mode: index of the first slice of `own` (core/slices.h)
   int slices = 1;
   int all_slices = 1;
   SumOverAxis sum;  // sums over the ranks that share the heads; null: this rank has all heads
@@ -30,7 +30,7 @@ struct HeadNormOptions {
 class HeadNorm {
  public:
   struct Saved {
-    Tensor input;  // rows x heads; the caller owns its memory
+    Tensor input;  // rows x values of the heads on this rank; the caller owns its memory
     std::vector<double> factors;
     ConstTensor output_gradient;
   };

@@ -34,13 +34,13 @@ struct Line {
     if (outputs.count == 0) return {0, 0};
     return overlap({0, size}, between(start(outputs.first), start(end_of(outputs) - 1) + spanned));
   }
-  // Returns those of `outputs` whose windows read some of `pixels`.
+  // Returns the outputs in `outputs` whose windows read some of `pixels`.
   Share reaching(const Share& pixels, const Share& outputs) const {
     if (pixels.count == 0) return {outputs.first, 0};
     const int64_t first = floor_of(pixels.first + padding - spanned, stride) + 1;
     return overlap(outputs, between(first, ceiling_of(end_of(pixels) + padding, stride)));
   }
-  // Returns those of `outputs` whose windows read no other pixels of the image than `pixels`.
+  // Returns the outputs in `outputs` whose windows read only `pixels` of the image.
   Share inside(const Share& pixels, const Share& outputs) const {
     const int64_t first =
         pixels.first == 0 ? outputs.first : ceiling_of(pixels.first + padding, stride);

@@ -1,7 +1,7 @@
 // Images divided over a grid of ranks, each of which has a tile of every image (spatial
 // parallelism; Jin et al.: Spatial parallelism in CNN training, 2018; Dryden et al., IPDPS 2019).
-// Windows at the edge of a tile reach into neighbours' tiles. The pixels that they need from there
-// are the halo.
+// Windows at the edge of a tile reach into neighbours' tiles. The pixels that they need from
+// neighbours are the halo.
 //
 //   +------+------+      rank 0's tile, and its halo: columns of rank 1's tile, rows of rank 2's,
 //   | 0   :|: 1   |      and the corner of rank 3's
@@ -42,7 +42,7 @@ struct Rectangle {
 
 Rectangle intersection(const Rectangle& a, const Rectangle& b);
 
-// A grid of ranks, numbered row by row, and this rank's number in it.
+// A grid of ranks, which are counted row by row, and this rank's index in it.
 struct ImageGrid {
   GridShape shape = {};
   int rank = 0;
@@ -63,7 +63,7 @@ struct ImageGrid {
 
 // Pixels of one rank's tile that another rank's windows need.
 struct HaloPiece {
-  int rank = 0;  // rank of the grid from or to which they are sent
+  int rank = 0;  // rank of the grid from which, or to which, the pixels are sent
   Rectangle where;
 };
 
@@ -89,8 +89,8 @@ struct TiledWindows {
   Rectangle interior() const;
 };
 
-// Returns the bytes of the halo buffers of several layers of one type, which run one after the
-// other: for each size of buffer, the maximum number that a layer needs at once
+// Returns the bytes of the halo buffers that several layers of one type share, because they run one
+// after the other. There are as many buffers of each size as one layer needs at most
 // (parallel/buffer_pool.h).
 int64_t bytes_of_halos(std::span<const TiledWindows* const> layers, int64_t samples, DType type);
 

@@ -46,7 +46,8 @@ Placement place_of_weight(const ParameterTable& table, const LinearOptions& opti
   return placement;
 }
 
-// Sums `count` terms in the order of core/slices.h. term(i, tensor) writes term first + i.
+// Sums the terms [first, first + count) in the order of core/slices.h. term(i, tensor) writes term
+// i.
 template <typename Term>
 void sum_of_terms(Arena& arena, int first, int count, Tensor sum, const Term& term) {
   if (count == 1) {

@@ -74,7 +74,7 @@ class Linear {
   struct Saved {
     ConstTensor input;
     ConstTensor output_gradient;
-    int source = 0;  // rank that computed the micro-batch (Parameter::gradient_of)
+    int source = 0;  // index of the micro-batch's rank, for Parameter::gradient_of()
   };
 
   // Adds parameters NAME.weight and NAME.bias, with the shapes of the whole layer. Throws
@@ -86,7 +86,7 @@ class Linear {
   Linear(ParameterTable& table, const Parameter* weight, int64_t inputs, int64_t outputs,
          const LinearOptions& options = {});
 
-  int64_t outputs() const { return outputs_; }  // number of outputs on this rank
+  int64_t outputs() const { return outputs_; }  // count of outputs on this rank
   // Returns the ranges of inputs that each yield one term of the sum, for a layer that is sharded
   // by inputs.
   std::vector<Share> input_slices(const Pass& pass) const;
@@ -104,8 +104,8 @@ class Linear {
   // the input gradient.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
                   RowsInTurn* turns = nullptr) const;
-  // The arguments of backward for one of several layers that have the same input and equal cuts:
-  // their input gradients are summed.
+  // The arguments of backward for one of several layers that have the same input and equal cuts.
+  // The input gradients of these layers are summed.
   struct Backward {
     const Linear* layer;
     ConstTensor output_gradient;
@@ -116,8 +116,8 @@ class Linear {
   static Tensor backward(Pass& pass, std::span<const Backward> layers, RowsInTurn* turns = nullptr);
 
  private:
-  // Returns the ranges of slice `slice` in this rank's part of the cut dimension, one for each
-  // packed part.
+  // Returns the ranges of slice `slice` in this rank's part of the cut dimension, one range for
+  // each packed part.
   std::vector<Share> slice_of(const Pass& pass, int slice) const;
   int own_slices(const Pass& pass) const { return pass.slices / ranks_; }
   int first_slice(const Pass& pass) const { return place_ * own_slices(pass); }
@@ -127,13 +127,12 @@ class Linear {
   bool cuts_inputs(const Pass& pass) const {
     return pass.slices > 1 && cut_ == LinearCut::by_inputs;
   }
-  // Returns the number of packed part `part` of slice `slice`, among the packed parts of all
-  // slices.
+  // Returns the index of packed part `part` of slice `slice`, among the packed parts of all slices.
   int64_t number_of(int slice, size_t part) const {
     return slice * static_cast<int64_t>(parts_.size()) + static_cast<int64_t>(part);
   }
-  // Calls body(part, number) for each slice; `number` is the same on whichever rank computes the
-  // part.
+  // Calls body(range, number) for each packed part of each slice that this rank computes. `range`
+  // is that of slice_of(), `number` is the index of number_of(), which is the same on every rank.
   template <typename Body>
   void for_each_slice(const Pass& pass, const Body& body) const;
   // A part of the output gradient: some outputs of rows from `first_row` on.
@@ -143,15 +142,16 @@ class Linear {
     int64_t first_row = 0;
   };
   std::vector<GradientPart> parts_of_slice(const Pass& pass, int slice) const;
-  // Writes the contribution of some outputs of this layer to `gradient`, or adds it. `rows`: rows
-  // of the output gradient, with all outputs.
+  // Computes what the outputs of `part` contribute to the input gradient. By `mode`, the result
+  // overwrites `gradient` or is added to it. `rows`: rows of the output gradient, whose columns are
+  // all outputs of this rank.
   void add_input_gradient(const Pass& pass, ConstTensor rows, const GradientPart& part,
                           Tensor gradient, GemmMode mode) const;
 
   struct Product {
     OperandKind a = OperandKind::activation;
     OperandKind b = OperandKind::weight;
-    // number of the part of the output gradient; each part has its own random numbers
+    // index of the part of the output gradient; each part has its own random numbers
     int64_t part = 0;
     int64_t first_row = 0;
 
@@ -163,8 +163,9 @@ class Linear {
                 ConstTensor bias = {}) const;
   void add_weight_gradient(const Pass& pass, int64_t part, ConstTensor output_gradient,
                            ConstTensor input, Tensor gradient) const;
-  // Returns the number of this rank's output gradient if there are no slices. Tensor-parallel ranks
-  // with the same output gradient round it in the same way.
+  // Returns the index of this rank's output gradient (Product::part) if there are no slices.
+  // Tensor-parallel ranks that have the same output gradient get the same index, so that they round
+  // it in the same way.
   int64_t own_part() const { return cut_ == LinearCut::by_outputs ? place_ : 0; }
 
   // Return the rows of the weight or of its gradient that belong to this rank's outputs, and the
@@ -172,9 +173,9 @@ class Linear {
   Tensor rows_of(const Tensor& weight) const { return weight.row_range(first_output_, outputs_); }
   Tensor columns_of(const Tensor& bias) const { return bias.col_range(first_output_, outputs_); }
 
-  int64_t inputs_;  // number on this rank, as in outputs_
+  int64_t inputs_;  // count of inputs on this rank
   int64_t outputs_;
-  int64_t first_output_ = 0;  // first of this rank's outputs in its part of the weight
+  int64_t first_output_ = 0;  // index of this rank's first output in its part of the weight
   LinearCut cut_;
   // sizes of the packed parts of the cut dimension, on all ranks together
   std::vector<int64_t> parts_;

@@ -10,13 +10,14 @@
 
 namespace tutti::training {
 
-// Computes the loss, and keeps state for backward: each micro-batch in flight needs its own object.
+// Computes the loss, and keeps state for backward, so each micro-batch in flight needs its own
+// object.
 class LossPart {
  public:
   // Sets pass.loss if the micro-batch has targets. Returns the logits, which backward overwrites.
   Tensor forward(Pass& pass, Tensor logits) { return forward(pass, logits, pass.batch->targets); }
-  // Does the same with other targets than the micro-batch's, one per row of logits. Their memory
-  // must live until backward is done.
+  // Does the same with `targets`, one per row of logits, instead of the micro-batch's targets. The
+  // memory of `targets` must live until backward is done.
   Tensor forward(Pass& pass, Tensor logits, std::span<const int32_t> targets) {
     logits_ = logits;
     targets_ = targets;

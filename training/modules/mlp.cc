@@ -21,7 +21,7 @@ MlpOptions named(MlpOptions options) {
   return options;
 }
 
-// Returns a half of one contiguous tensor, which contains gate and up of SwiGLU.
+// Returns a half of a contiguous tensor that has SwiGLU's gate as half 0 and its up as half 1.
 Tensor half(Tensor both, int64_t which) {
   return both.row_range(which * both.rows / 2, both.rows / 2);
 }

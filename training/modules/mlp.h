@@ -72,7 +72,7 @@ class Mlp {
                        std::span<double> gradients) const;
   Tensor backward_hidden(Pass& pass, Tensor active_gradient, Saved& saved, RowsInTurn* turns) const;
 
-  MlpOptions options_;  // its `hidden` is the number on this rank
+  MlpOptions options_;  // `hidden` is the count of hidden values on this rank
   Linear in_;
   std::optional<Linear> up_;
   Linear out_;

@@ -19,7 +19,8 @@ class Norm {
   };
 
   // Adds parameters NAME.weight (initially 1) and, for layer normalization, NAME.bias (0).
-  // `placement` is that of the parameters, if a rank has only some of the rows.
+  // `placement`: the parameters' placement, which differs from the default if a rank has only some
+  // of the rows.
   Norm(ParameterTable& table, const std::string& name, int64_t width, NormKind kind,
        double epsilon = 1e-5, const Placement& placement = {});
 

@@ -1,5 +1,5 @@
 // Max and average pooling of images (kernels/image.h: NHWC), without parameters. Images may be
-// divided over a grid of ranks (image_grid.h); activations are then those of this rank's tile.
+// divided over a grid of ranks (image_grid.h); activations then have only this rank's tile.
 #pragma once
 
 #include "training/core/pass.h"

@@ -63,7 +63,8 @@ int64_t positions_of(const MicroBatch& batch, int64_t tokens) {
   return batch.positions > 0 ? batch.positions : tokens / batch.samples;
 }
 
-// Returns true for each sample's choices beyond `most` per expert; `numbers` as in Router::drop().
+// Returns, for each choice, true if its expert already keeps `most` choices of the sample.
+// `numbers`: as in Router::drop().
 std::vector<bool> dropped_choices(std::span<const double> numbers, int64_t samples, int64_t most,
                                   const RouterOptions& options) {
   const size_t all = numbers.size() / 2;
@@ -156,8 +157,9 @@ void Router::choose(Saved& saved, int64_t token) const {
   }
 }
 
-// Drops choices. Works sample by sample, so that dropped choices of one sample do not depend on the
-// others. If tokens are divided over ranks, each context rank computes all choices.
+// Drops choices. Works sample by sample, so that the dropped choices of one sample do not depend on
+// the other samples. If tokens are divided over ranks, each context rank determines which choices
+// of all ranks are dropped.
 void Router::drop(Pass& pass, Saved& saved) const {
   const MicroBatch& batch = *pass.batch;
   const auto k = static_cast<size_t>(options_.topk);
@@ -169,7 +171,7 @@ void Router::drop(Pass& pass, Saved& saved) const {
     for (size_t i = 0; i < static_cast<size_t>(run.count) * k; ++i) place.push_back(first + i);
   });
   const auto all = static_cast<size_t>(batch.samples * positions) * k;
-  std::vector<double> numbers(2 * all);  // numbers of experts, then weights
+  std::vector<double> numbers(2 * all);  // indices of the chosen experts, then weights
   for (size_t i = 0; i < place.size(); ++i) {
     numbers[place[i]] = saved.choices[i];
     numbers[all + place[i]] = saved.weights[i];
@@ -205,8 +207,8 @@ std::vector<double> Router::global_counts() const {
   return counts;
 }
 
-// Computes the factors, which make the loss the mean over the batch's samples of the sum over their
-// tokens.
+// Computes the factors. They make the loss the mean, over the batch's samples, of the sum over a
+// sample's tokens.
 std::vector<double> Router::balance_terms(const std::vector<double>& counts) const {
   const double choices = std::accumulate(counts.begin(), counts.end(), 0.0);
   std::vector<double> terms = counts;

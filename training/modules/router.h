@@ -32,14 +32,14 @@ enum class BalanceOf : uint8_t {
   each_layer,  // the loss is the sum of the layers' losses
 };
 
-// The tokens over which f and P are taken. With scopes other than global_batch they are taken per
-// layer, and all_layers is then the mean of the layers' losses.
+// The tokens over which f and P are computed. With scopes other than global_batch, f and P are
+// computed per layer, and BalanceOf::all_layers means the mean of the layers' losses.
 enum class BalanceScope : uint8_t { global_batch, micro_batch, sequence };
 
 // Which choices an expert keeps when its capacity is exceeded.
 enum class FullExpert : uint8_t {
-  by_position,  // those of the sample's first tokens
-  by_score,     // those with the largest weights
+  by_position,  // the choices of the sample's first tokens
+  by_score,     // the choices with the largest weights
 };
 
 struct RouterOptions {
@@ -47,7 +47,7 @@ struct RouterOptions {
   int64_t topk = 2;
   ExpertScores scores = ExpertScores::softmax;
   bool renormalize = true;  // true: a token's weights are divided by their sum
-  double weight_scale = 1;  // the weights are then multiplied by this
+  double weight_scale = 1;  // factor of the weights, applied after renormalization
   // Number of groups of consecutive experts. Experts are chosen only from the best `topk_groups`
   // groups, which are ranked by the sum of their two best scores.
   int64_t groups = 1;
@@ -72,20 +72,20 @@ class Router {
     Linear::Saved gate;
     Tensor logits;  // logits, tokens x experts
     Tensor scores;  // tokens x experts, after softmax or sigmoid; of the type of sums
-    // Choices of each token, tokens x topk, best first: the expert, or -1 if the choice was
-    // dropped, and its weight.
+    // Choices of each token, tokens x topk, best first. `experts`: the chosen expert, or -1 if the
+    // choice was dropped; `weights`: the weight of the expert's output.
     std::vector<int32_t> experts;
     std::vector<double> weights;
-    std::vector<int32_t> choices;  // number of choices of each expert, including dropped ones
+    std::vector<int32_t> choices;  // as `experts`, but dropped choices have their expert
   };
 
-  // Adds parameter NAME.gate.weight. Forward counts choices in `load` for layer number `layer`;
-  // `context`: tokens of a whole sample.
+  // Adds parameter NAME.gate.weight. Forward counts choices in `load` for the layer with index
+  // `layer`. `context`: tokens of a whole sample.
   Router(ParameterTable& table, const std::string& name, const RouterOptions& options,
          int64_t width, int64_t context, int64_t layer, std::shared_ptr<ExpertLoad> load);
 
   const RouterOptions& options() const { return options_; }
-  // Call before forward: takes memory from the arena, which backward needs, for `rows` tokens.
+  // Call before forward: takes from the arena the memory that backward needs for `rows` tokens.
   void take(Pass& pass, int64_t rows, Saved& saved) const;
   // Chooses experts, and computes their weights, for each row of the input.
   void forward(Pass& pass, ConstTensor input, Saved& saved) const;

@@ -1,5 +1,5 @@
 // Interface for a result whose rows are computed in parts, so that the first parts are sent to
-// other ranks while the others are computed.
+// other ranks while later parts are computed.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@ namespace tutti::training {
 class RowsInTurn {
  public:
   virtual ~RowsInTurn() = default;
-  // Returns the parts in the order of computation; together they are all rows. Empty: all rows are
-  // computed at once, and done() is not called.
+  // Returns the parts in the order of computation; together they are all rows. If it returns no
+  // parts, all rows are computed at once, and done() is not called.
   virtual std::span<const Share> parts() const = 0;
-  // Called when part number `part` is complete. `result` is the whole result, the same at each
+  // Called when parts()[part] is complete. `result`: the whole result, the same tensor at each
   // call.
   virtual void done(Tensor result, size_t part) = 0;
 };

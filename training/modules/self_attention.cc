@@ -34,7 +34,7 @@ bool share_key_heads(const ParameterTable& table, const SelfAttentionOptions& op
   return options.key_heads % table.mesh().size(Axis::tensor) != 0;
 }
 
-// Returns the key heads, of all, that this rank's query heads use.
+// Returns the range of the model's key heads that this rank's query heads use.
 Share own_key_heads(const ParameterTable& table, const SelfAttentionOptions& options) {
   const int64_t group = options.heads / options.key_heads;
   const int64_t queries = options.heads / table.mesh().size(Axis::tensor);
@@ -169,8 +169,8 @@ Tensor SelfAttention::take(Pass& pass, DType type, int64_t rows, Saved& saved) c
                          (options_.heads + 2 * options_.key_heads) * options_.head_size);
 }
 
-// Returns the shape. Tokens that are divided over ranks form one sample, because `over_ranks` knows
-// their masks.
+// Returns the shape. Tokens that are divided over ranks form one sample, because `over_ranks`
+// applies their masks.
 AttentionShape SelfAttention::shape(const Pass& pass, const Saved& saved) const {
   const MicroBatch& batch = *pass.batch;
   const int64_t samples = batch.partition == nullptr ? batch.samples : 1;
@@ -186,8 +186,8 @@ AttentionShape SelfAttention::shape(const Pass& pass, const Saved& saved) const 
           .bits = bits_of(pass)};
 }
 
-// Sets the bounds of each row, of whole samples or of a cached one: the first key with a sliding
-// window, and the end with keys of earlier calls.
+// Sets the range of keys to which each row attends, as positions in the row's sample. A sliding
+// window or a document limits its start; cached keys of earlier calls are included.
 void SelfAttention::see(const MicroBatch& batch, Saved& saved) const {
   saved.starts.clear();
   saved.ends.clear();

@@ -2,7 +2,7 @@
 // values, blocked attention, and an output layer. A head of keys and values may serve a group of
 // query heads (GQA, Ainslie et al. 2023). Heads are sharded over the tensor axis; forward and
 // backward return each rank's term of a sum (linear.h). If key heads cannot be divided evenly, a
-// rank computes those that its queries need, in deterministic mode all of them.
+// rank computes the key heads that its queries need or, in deterministic mode, all key heads.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ struct SelfAttentionOptions {
   int64_t head_size = 0;  // values per head; 0: width / heads
   int64_t window = 0;     // number of keys to which a query attends, ending with its own; 0: all
   bool bias = true;
-  // whether the output layer has a bias; none: same as `bias`
+  // true if the output layer has a bias; nullopt: same as `bias`
   std::optional<bool> output_bias = {};
   // rotation of queries and keys, shared by a model's layers; null: none
   std::shared_ptr<const Rope> rope;
@@ -40,7 +40,7 @@ struct SelfAttentionOptions {
   // `in`.
   HeadNormKind head_norm = HeadNormKind::none;
   double head_norm_epsilon = 1e-6;
-  SumOverAxis sum = nullptr;       // sums over ranks for these norms
+  SumOverAxis sum = nullptr;       // sums over ranks for the norms of queries and keys
   double output_deviation = 0.02;  // standard deviation of the output layer's initial weights
   int slices = 1;                  // value of Pass::slices in all passes
 };
@@ -77,7 +77,8 @@ class SelfAttention {
   int64_t message_bytes(const MicroBatch& batch, DType type) const;
 
   void set_input(Saved& saved, ConstTensor input) const;
-  // Function that gathers the columns, which are split over the tensor-parallel ranks.
+  // Function that gathers all columns of a tensor whose columns are split over the tensor-parallel
+  // ranks.
   using Gather = std::function<ConstTensor(ConstTensor)>;
   // Returns the input's gradient. The input must be available. `gather` is called in deterministic
   // mode if tensor-parallel ranks share key heads.
@@ -85,7 +86,7 @@ class SelfAttention {
                   RowsInTurn* turns = nullptr) const;
 
  private:
-  // The options with the numbers of heads of all ranks.
+  // Options whose numbers of heads count the heads of all ranks.
   struct Whole {
     SelfAttentionOptions options;
   };
@@ -94,7 +95,7 @@ class SelfAttention {
   AttentionShape shape(const Pass& pass, const Saved& saved) const;
   void see(const MicroBatch& batch, Saved& saved) const;
   void rotate(const MicroBatch& batch, Tensor qkv, bool back) const;
-  // Returns the output of input layer number `layer`.
+  // Returns the output of the input layer with index `layer`.
   Tensor part(Tensor qkv, size_t layer) const;
   // Splits the layers' joint output into queries, and the keys and values to which they attend.
   template <bool is_const>
@@ -105,7 +106,7 @@ class SelfAttention {
   SelfAttentionOptions options_;  // with the numbers of heads on this rank
   Share keys_;                    // range of this rank's key heads that its queries need
   int64_t group_;                 // number of query heads per key head, in the whole model
-  int64_t before_;  // number of query heads of this rank's first key head that earlier ranks have
+  int64_t before_;  // number of query heads on earlier ranks that use this rank's first key head
   std::vector<Linear> in_;
   std::vector<HeadNorm> norms_;  // norms of queries and of keys; may be empty
   Linear out_;

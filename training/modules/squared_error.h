@@ -6,7 +6,8 @@
 
 namespace tutti::training {
 
-// Computes the loss, and keeps state for backward: each micro-batch in flight needs its own object.
+// Computes the loss, and keeps state for backward, so each micro-batch in flight needs its own
+// object.
 class SquaredError {
  public:
   // Computes the loss of `predictions`, samples x outputs. Sets pass.loss if the micro-batch has

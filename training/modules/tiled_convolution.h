@@ -1,6 +1,6 @@
 // Parts of convolutions, and of transposed ones, over images that are divided over a grid of ranks
 // (image_grid.h): the convolution's linear map, its adjoint, and the gradient of its weights. On a
-// grid of one rank these just call the kernels.
+// grid of one rank the functions just call the kernels.
 //
 // Communication of halos overlaps with computation on the rank's own pixels:
 //
@@ -52,8 +52,8 @@ class TiledConvolution {
   int64_t output_size() const { return windows_.outputs.shape(whole_.outputs).size(); }
   int64_t output_pixels() const { return windows_.outputs.pixels(); }
 
-  // Returns the outputs of windows over x. `halo` receives the received pixels of x, which the
-  // weights' gradient needs. Both are allocated from the arena.
+  // Returns the outputs of windows over x. `halo` gets the pixels of x that other ranks sent, which
+  // the weights' gradient needs. The result and `halo` are allocated from the arena.
   Tensor apply(Pass& pass, ConstTensor x, ConstTensor weight, ConstTensor bias,
                std::vector<Tensor>& halo) const;
   // Returns the gradient of x, given dy, the gradient of y. Calls `meanwhile` while the halo's

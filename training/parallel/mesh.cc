@@ -16,7 +16,7 @@ namespace tutti::training {
 
 namespace {
 
-// Returns the name of this host for messages.
+// Returns the name of this host. Ranks with the same name count as being on the same host.
 std::string configured_host() {
   const std::string configured = settings().get_string("TUTTI_HOST");
   return configured.empty() ? host_name() : configured;

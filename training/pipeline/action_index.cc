@@ -122,8 +122,8 @@ std::string to_string(const Action& action, bool with_chunk) {
   return "?";
 }
 
-// Returns, for each entry of the rank's row, the action that computes it. Checks that the computed
-// entries are the table's, in its order.
+// Returns, for each entry of the rank's row, the action that computes it. Checks that the rank
+// computes the entries of its row, in the row's order.
 std::vector<int> computing_actions(const Plan& plan, int rank) {
   const std::vector<Entry>& entries = plan.schedule.table[index(rank)];
   const std::vector<Action>& actions = plan.ranks[index(rank)].actions;
@@ -154,8 +154,8 @@ std::vector<int> computing_actions(const Plan& plan, int rank) {
   return computing;
 }
 
-// Checks that an entry follows its input, if that is computed on the same rank (messages: see
-// check_messages()).
+// Checks that an entry follows its input, if the same rank computes both. (check_messages() checks
+// inputs from other ranks.)
 void check_input(const ActionIndex& action_index, const Site& site) {
   const Entry& entry = action_index.at(site).entry;
   if (!needs_input(action_index.plan.schedule, entry)) return;

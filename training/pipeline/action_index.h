@@ -22,8 +22,8 @@ struct Site {
 
 inline size_t index(int i) { return static_cast<size_t>(i); }
 
-// The places of forward and backward by cell (Schedule::cell). A combined backward is listed in
-// both `backward` and `weight`.
+// The positions of all entries, indexed by Schedule::cell. A combined backward is listed in both
+// `backward` and `weight`.
 struct Places {
   std::vector<Site> forward;
   std::vector<Site> backward;  // entries backward or backward_input
@@ -43,29 +43,30 @@ struct ActionIndex : Places {
   const Action& at(const Site& site) const {
     return plan.ranks[index(site.rank)].actions[index(site.index)];
   }
-  // Returns where the action is that produces the result of `entry`, i.e. the action with the same
-  // direction, micro-batch and chunk.
+  // Returns the position of the action that produces the result of `entry`. The action has the
+  // entry's direction, micro-batch and chunk.
   const Site& maker(const Entry& entry) const {
     return entry.kind == Kind::forward ? forward[cell(entry)] : backward[cell(entry)];
   }
 };
 
-// Returns a place as text: "rank 2, action 7 (B3)".
+// Returns a position as text: "rank 2, action 7 (B3)".
 std::string to_string(const Plan& plan, const Site& site);
 
-// Throw Error(invalid_argument). The first prefixes `what` by the place: "rank 2, action 7 (B3): ".
+// Throw Error(invalid_argument). The first function prefixes `what` by the position: "rank 2,
+// action 7 (B3): ".
 [[noreturn]] void refuse(const Plan& plan, const Site& site, std::string_view what,
                          std::string_view cause);
 [[noreturn]] void refuse(const Plan& plan, std::string_view what, std::string_view cause);
 
-// Indexes a plan. Throws Error(invalid_argument) unless its actions are the table's entries in the
-// same order, and as find_places() does.
+// Indexes a plan. Throws Error(invalid_argument) unless its actions compute the table's entries in
+// the table's order, and for tables that find_places() rejects.
 ActionIndex index_actions(const Plan& plan);
 
 // The functions below are parts of check(), each in a file of its name.
 
 // Checks that each message is sent and received once, by the right ranks, in the order of its
-// channel, and that all arrive.
+// channel, and that no rank waits forever.
 void check_messages(const ActionIndex& action_index);
 
 // Checks the slots, versions of weights, and order of gradients of one rank.

@@ -12,8 +12,8 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kMost = 1e100;  // limit that keeps squares and sums finite
 
-// best[c][j]: the least value of the first j units in c chunks. last[c][j]: the start of the last
-// of these chunks; of equal ones the first.
+// best[c][j]: the least value of a cut of the first j units into c chunks. last[c][j]: the first
+// unit of the last chunk of that cut; the lowest if several cuts have this value.
 struct Cuts {
   std::vector<std::vector<double>> best;
   std::vector<std::vector<size_t>> last;

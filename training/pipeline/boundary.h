@@ -1,16 +1,16 @@
 // Sends tensors between the stages of a pipeline.
 //
 // If each stage has `t` ranks with the same tensor (tensor parallelism), each sends one t-th of it
-// to its counterpart, and the receivers gather the whole among themselves. The tensor then crosses
-// between nodes once, over all of a node's links, instead of t times.
+// to its counterpart, and the receivers gather the whole tensor among themselves. The tensor then
+// crosses between nodes once, over all of a node's links, instead of t times.
 //
 //   stage 0, t = 2              stage 1
 //     |a b|          --a-->     |a .| -+
 //                                      +- all_gather inside the stage: |a b| on both
 //     |a b|          --b-->     |. b| -+
 //
-// With sequence parallelism each rank has some of the rows. It sends them to the rank with the same
-// index in the other stage, which computes with them, so nothing is gathered.
+// With sequence parallelism each rank has some of the rows. It sends its rows to the rank with the
+// same index in the other stage. That rank needs only these rows, so nothing is gathered.
 //
 // Narayanan et al.: Efficient large-scale language model training on GPU clusters using
 // Megatron-LM, 2021, section 4.1 ("scatter/gather optimization").
@@ -29,10 +29,11 @@ class Boundary {
  public:
   // Creates the boundary. `stages`: one rank of each stage, in the order of stages. `tensor_ranks`:
   // the tensor-parallel ranks of this stage, in the same order on every stage. `layout`: layout of
-  // the sent tensors over the tensor-parallel ranks, replicated or by rows.
+  // the sent tensors over the tensor-parallel ranks, replicated or sharded by rows.
   Boundary(Communicator stages, Communicator tensor_ranks, const ActivationLayout& layout = {});
 
-  // A tensor in flight. Only the thread of its Boundary, which must outlive it, may use it.
+  // A tensor in flight. The Boundary must outlive the transfer, and only the thread that uses the
+  // Boundary may use the transfer.
   class Transfer {
    public:
     Transfer() = default;
@@ -48,8 +49,9 @@ class Boundary {
     Work link_;
   };
 
-  // Start to send and receive. `tensor` is this rank's part and must be contiguous; the caller owns
-  // its memory, which must stay valid until wait() has returned.
+  // Start to send `tensor` to a stage, or to receive `tensor` from a stage. `tensor` is what this
+  // rank has by the layout, and must be contiguous. The caller owns its memory, which must stay
+  // valid until wait() has returned.
   Transfer send(ConstTensor tensor, int stage);
   Transfer receive(Tensor tensor, int stage);
 
@@ -58,8 +60,8 @@ class Boundary {
   int64_t bytes_sent() const { return bytes_sent_; }
 
  private:
-  // Returns the range of elements that a tensor-parallel rank sends; all of them if the tensor is
-  // not replicated.
+  // Returns the range of elements that a tensor-parallel rank sends: an even share of a replicated
+  // tensor, otherwise all elements that the rank has.
   Share part(int64_t elements, int rank) const;
   void gather(Tensor tensor);
 

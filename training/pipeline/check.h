@@ -2,11 +2,12 @@
 //
 // Rejects the following faults, and names rank, position and entry: a micro-batch that does not
 // pass a chunk once in each direction; an entry before its inputs; a deadlock, with the cycle of
-// waiting ranks; a receive without a matching send, or that another message matches first;
+// waiting ranks; a receive whose message is never sent, or for which another message arrives first;
 // gradients that are not added in ascending order of micro-batches; a slot in use by another
-// micro-batch; weights of a version that the rank does not have (yet, or any more), that differ
-// between a micro-batch's forward and backward, or that violate the schedule's rule; chunks of one
-// rank with different sets of holders (their gradients are summed together).
+// micro-batch; a version of the weights that the rank does not have yet or has released, that
+// differs between a micro-batch's forward and backward, or that violates the schedule's rule;
+// chunks of one rank with different sets of holders (the gradients of a rank's chunks are summed
+// together, over one set of ranks).
 //
 // One run proves the plan for every timing: ranks block only on messages, which arrive in order
 // between two ranks, and such a network is deterministic.
@@ -19,7 +20,7 @@
 namespace tutti::training::pipeline {
 
 struct RankBounds {
-  int activations = 0;  // maximum number of micro-batches (of any chunk) with activations
+  int activations = 0;  // maximum number of kept activations, one per micro-batch and chunk
   int versions = 0;     // maximum number of weight versions in use
   int received = 0;     // maximum number of receives that are posted and not yet consumed
 };

@@ -14,7 +14,8 @@ struct Message {
   Site receive;
 };
 
-// The messages by their results: forward results by cell, then backward results.
+// The messages, indexed by the results that they carry: forward results by cell, then backward
+// results.
 struct Messages {
   const ActionIndex& action_index;
   std::vector<Message> by_result;
@@ -25,7 +26,8 @@ struct Messages {
   }
 };
 
-// Checks that this rank computes the result that the action names, in the slot of that result.
+// Checks that this rank computes the entry that the action names, and in the slot that the action
+// names.
 void check_owner(const ActionIndex& action_index, const Site& site) {
   const Action& action = action_index.at(site);
   const Site& maker = action_index.maker(action.entry);
@@ -175,7 +177,8 @@ void check_order(const Messages& messages) {
   }
 }
 
-// Reports a cycle of waiting ranks, at `site` or reachable from it.
+// Reports a cycle of ranks that wait for each other. `next`: by rank, the action that cannot
+// proceed.
 [[noreturn]] void refuse_deadlock(const ActionIndex& action_index, const std::vector<Site>& next) {
   const auto awaited = [&](const Site& site) {
     return action_index.maker(input_of(action_index.at(site).entry)).rank;
@@ -197,8 +200,9 @@ void check_order(const Messages& messages) {
          "an entry comes too early on one of these ranks");
 }
 
-// Advances each rank as far as possible, in turns. Only an entry waits, for its input. A message
-// has arrived once it is sent, because its receive and all earlier ones of its channel are posted.
+// Advances each rank as far as possible, in turns. Only `compute` actions wait: each for its input.
+// An input counts as arrived once its rank has computed it, because the send follows, and its
+// receive and all earlier receives of the channel are posted.
 void check_progress(const ActionIndex& action_index) {
   const Plan& plan = action_index.plan;
   std::vector<Site> next(plan.ranks.size());

@@ -42,7 +42,7 @@ class Walk {
   RankBounds bounds_;
 
   static constexpr int kFree = -1;
-  std::vector<int> slots_;  // owner of each slot: an action of this rank, or kFree
+  std::vector<int> slots_;  // by slot: index of the forward action that filled it, or kFree
   int activations_ = 0;
   int received_ = 0;
 

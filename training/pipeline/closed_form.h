@@ -10,11 +10,12 @@
 namespace tutti::training::pipeline {
 
 struct ClosedForm {
-  std::string formula;        // "(p-1)/(m+p-1)" for p ranks, m micro-batches, v chunks per rank
-  double bubble = 0;          // value of the formula: idle time / total time
-  bool back_to_back = false;  // true if it is for steps without a barrier (Timeline::steady_bubble)
-  std::string assumes;        // assumptions: "every chunk takes the same time, messages take none"
-  // true if these costs and this shape meet the assumptions, so that it is exact
+  std::string formula;  // "(p-1)/(m+p-1)" for p ranks, m micro-batches, v chunks per rank
+  double bubble = 0;    // value of the formula: idle time / total time
+  // true if the formula is for steps without a barrier (Timeline::steady_bubble)
+  bool back_to_back = false;
+  std::string assumes;  // assumptions: "every chunk takes the same time, messages take none"
+  // true if these costs and this shape meet the assumptions, so that `bubble` is exact
   bool applies = false;
 };
 

@@ -13,8 +13,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Maximum number of unreceived messages. Without backward nothing else limits the first stages,
-// which block at this number. Interleaving has at most a few of one micro-batch group on a rank.
+// Maximum number of sent messages that are not received yet, in forward-only tables. Nothing else
+// limits how far the first stages run ahead; a stage blocks when it exceeds this number.
+// (Interleaved stages, which send in a ring, cannot all block: at most 2p micro-batches, those of
+// two groups, are in flight.)
 constexpr size_t kMostUntaken = 4;
 
 }  // namespace
@@ -171,8 +173,8 @@ void Executor::forget(std::map<Place, Held>& held, const Entry& entry) {
   held.erase(found);
 }
 
-// Passes the result to an entry on this rank, or keeps it for a send. `stays`: true if its memory
-// remains valid.
+// Passes the result to an entry on this rank, or keeps it for a send. `stays`: true if the result's
+// memory remains valid until that entry.
 void Executor::hand_over(const Entry& made, Tensor tensor, bool stays) {
   const bool forward = made.kind == Kind::forward;
   const int to = forward ? made.chunk + 1 : made.chunk - 1;

@@ -51,15 +51,16 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   // Collective: every rank of the pipeline runs its part of the same plan, which must have passed
-  // check(). Throws what `stage` throws, and the communicator's errors with the position added:
-  // this rank, its stage and micro-batch, and what it needed from which rank. An error of this
-  // rank, such as bad input, aborts the other ranks of the pipeline and tells them the cause.
+  // check(). Throws what `stage` and the communicator throw. An Error gets the position added: this
+  // rank, its stage and micro-batch, and what it needed from which rank. An error of this rank,
+  // such as bad input, aborts the other ranks of the pipeline and reports the cause to them.
   void run(const Plan& plan, StageWork& stage);
 
   // Makes progress on messages; to be called now and then while a stage computes.
   void poll();
 
-  // Records spans of entries, and of waiting for other stages. `trace` must outlive the executor.
+  // Records a span for each entry, and for each wait for an input from another stage. `trace` must
+  // outlive the executor.
   void record(Trace& trace) { trace_ = &trace; }
 
   // Returns the time that this rank has waited for other stages since construction.
@@ -68,7 +69,8 @@ class Executor {
   // Returns the bytes of message buffers. Their memory comes from Communicator::allocate, so that
   // messages progress without help from the CPU.
   int64_t buffer_bytes() const { return pool_.bytes(); }
-  // Returns the maximum number of micro-batches (of any chunk) whose activations were kept at once.
+  // Returns the maximum number of activations that were kept at once, one per micro-batch and
+  // chunk.
   int most_activations() const { return most_activations_; }
 
  private:
@@ -114,9 +116,9 @@ class Executor {
   const Plan* plan_ = nullptr;
   StageWork* stage_ = nullptr;
   bool keeps_activations_ = true;
-  std::map<Place, Held> activations_;  // by the chunk that needs them: inputs of forward
-  std::map<Place, Held> gradients_;    // by the chunk that needs them: gradients of outputs
-  Tensor made_;  // result of the last entry that another rank needs; memory from the pool
+  std::map<Place, Held> activations_;  // inputs of forward, keyed by the entry that needs them
+  std::map<Place, Held> gradients_;    // inputs of backward, keyed by the entry that needs them
+  Tensor made_;  // result of the last entry, if another rank needs it; memory of the pool
   std::deque<Outgoing> outgoing_;  // messages in the order of sending
   std::chrono::nanoseconds waited_{0};
   int activations_kept_ = 0;

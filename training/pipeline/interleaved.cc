@@ -9,10 +9,11 @@
 // Micro-batches are processed in groups of p. A rank runs the forwards of a group through its first
 // chunk, then through its second chunk and so on, and then takes the next group. It runs backwards
 // in the same way, but from the last chunk to the first. 1F1B is applied to these units of work,
-// with w = (v - 1) p + 2 (p - 1 - rank) forwards first. Memory: up to w + 1 chunks.
+// with w = (v - 1) p + 2 (p - 1 - rank) forwards first. Memory: up to w + 1 micro-batches in one
+// chunk each.
 //
-// The paper requires m to be a multiple of p. Any m is possible by skipping the missing
-// micro-batches: the others wait for no additional entries.
+// The paper requires m to be a multiple of p. Here any m is possible: the missing micro-batches of
+// the last group are skipped. Skipping makes no other micro-batch wait longer.
 //
 // D. Narayanan et al.: Efficient Large-Scale Language Model Training on GPU Clusters Using
 // Megatron-LM. SC 2021. Section 2.2, figure 4.
@@ -24,14 +25,14 @@ namespace tutti::training::pipeline {
 
 Schedule interleaved(int p, int m, int v) {
   Schedule result{.name = "interleaved", .ranks = p, .micro_batches = m, .chunks = v * p};
-  if (v == 1) {  // fewer warm-up forwards suffice, because no chunk returns to this rank
+  if (v == 1) {  // fewer warm-up forwards suffice, because no micro-batch returns to this rank
     result.table = one_f_one_b(p, m).table;
     return result;
   }
   const int groups = (m + p - 1) / p;
   for (int rank = 0; rank < p; ++rank) {
     const int first = (v - 1) * p + 2 * (p - 1 - rank);
-    // Entries in units of work, numbered in order.
+    // Entries whose `micro_batch` is the index of a unit of work.
     std::vector<Entry> entries =
         staggered(groups * v * p, 0, {{Kind::forward, 0}, {Kind::backward, first}});
     for (Entry& entry : entries) {

@@ -22,18 +22,20 @@ struct StageBatch {
   LossScales scales;
 };
 
-// Appends the `table` micro-batches of a step's table to `batches`: first those of this rank, then
-// copies of its last one with weight 0. Throws Error(invalid_argument) if `own` is empty.
+// Appends `table` micro-batches, as many as a step's table has, to `batches`: first `own`, this
+// rank's micro-batches, then copies of the last of these with weight 0. Throws
+// Error(invalid_argument) if `own` is empty.
 void append_step(std::vector<StageBatch>& batches, std::span<const MicroBatch> own, int64_t table,
                  const LossScales& scales);
 
-// Indices in the list of a micro-batch's sums.
+// Indices in a micro-batch's list of sums (ModelStage::found()).
 enum Sum : size_t { loss_sum, correct_sum, target_sum, first_named_sum };
 
 enum class StageMode : uint8_t {
   training,
   evaluation,  // forward only; keeps nothing for backward
-  // forward only, as in training, but without the head: units count what backward will need
+  // forward only, as in training, but without the head: units count the tokens of their experts,
+  // which backward will need
   counting,
 };
 
@@ -44,13 +46,13 @@ class ModelStage : public StageWork {
 
   // Call before a run; `batches` are the table's micro-batches.
   void begin(std::vector<StageBatch> batches, StageMode mode, UnitHooks& hooks);
-  // The same for a schedule without flushes: uses versioned weights, and calls `on_update` at
-  // updates. `versions` must outlive the run.
+  // Call before a run of a schedule without flushes, which uses versioned weights and calls
+  // `on_update` at updates. `versions` must outlive the run.
   void begin(std::vector<StageBatch> batches, WeightVersions& versions,
              std::function<void(const Action&)> on_update, UnitHooks& hooks);
 
-  // Returns the unit and the name of all losses of the model's units, on all stages, except the
-  // last unit's loss of targets.
+  // Returns the unit and the name of each loss that units of the model add, on all stages. The last
+  // unit's loss of targets is not included.
   const std::vector<std::pair<int, std::string>>& named_losses() const { return named_; }
   // Returns true if this rank computes any loss.
   bool has_losses() const;
@@ -93,7 +95,8 @@ class ModelStage : public StageWork {
   std::optional<int> broken_unit_;
 };
 
-// Makes progress on a pipeline's messages in the calls between units, and forwards these calls.
+// Makes progress on a pipeline's messages in the calls between units, and forwards these calls to
+// `inner`.
 class PollingHooks : public UnitHooks {
  public:
   // Creates the hooks; `inner` and `executor` must outlive them.

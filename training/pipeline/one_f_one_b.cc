@@ -4,7 +4,7 @@
 //   rank 1 |    F0 F1 .. B0 F2 B1 F3 B2 F4 B3 .. B4        memory: p - rank micro-batches,
 //   rank 2 |       F0 B0 F1 B1 F2 B2 F3 B3 F4 B4             for any m
 //
-// Each backward frees memory for the next forward: the only advantage over GPipe.
+// Each backward frees memory for the next forward. That is the only advantage over GPipe.
 //
 // D. Narayanan et al.: Memory-Efficient Pipeline-Parallel DNN Training. ICML 2021. Section 3.2
 // (PipeDream-flush). The order within a step: PipeDream, SOSP 2019, section 3.2.

@@ -12,7 +12,7 @@ namespace tutti::training::pipeline {
 namespace {
 
 constexpr double kNoTime = std::numeric_limits<double>::infinity();
-// limit per level: the search's time grows with the square of their number
+// limit of workers per level, because the time of the search grows with the square of their number
 constexpr int kMostWorkers = 1024;
 
 double seconds_on(const Link& link, double bytes) { return link.latency + bytes / link.bandwidth; }
@@ -68,7 +68,8 @@ struct Level {
     return replicated(alone.at(part.first, part.end), part.workers,
                       parameter_bytes.at(part.first, part.end), link);
   }
-  // Returns the time of the message from layer end - 1 to layer end, and of its gradient.
+  // Returns the time of the message from layer end - 1 to layer end, and of the gradient that is
+  // sent back.
   double boundary(size_t end) const {
     return 2 * seconds_on(link, static_cast<double>(layers[end - 1].activation_bytes));
   }
@@ -213,8 +214,8 @@ Runs parameter_sums(std::span<const Layer> layers) {
               [](const Layer& layer) { return static_cast<double>(layer.parameter_bytes); });
 }
 
-// Returns ranks of `workers` workers of `width` ranks each: of each worker, ranks [first_rank,
-// first_rank + count).
+// Returns the ranks [first_rank, first_rank + count) of each of `workers` workers, which have
+// `width` ranks each.
 std::vector<int> ranks_of(int first_worker, int workers, int width, int first_rank, int count) {
   std::vector<int> ranks;
   for (int worker = first_worker; worker < first_worker + workers; ++worker) {
@@ -276,12 +277,13 @@ class EvenPipelines {
         parameter_bytes_(parameter_sums(layers)),
         alone_(rank_times(layers, parameter_bytes_, cluster.parameter_memory)) {}
 
-  // Returns the fastest pipeline with so many replicas, and among these the one with the fewest
-  // stages. Returns one without stages if the parameters do not fit.
+  // Returns the fastest pipeline with `replicas` ranks per stage; among equally fast pipelines, the
+  // one with the fewest stages. The result has no stages if the parameters do not fit.
   Partition best(int replicas) const {
     const size_t layers = layers_.size();
     const size_t most = std::min(layers, static_cast<size_t>(cluster_.ranks() / replicas));
-    // By number of stages and of layers: the least time, and the first layer of the last stage.
+    // Indexed by the number of stages, then by the number of layers: the least time, and the first
+    // layer of the last stage.
     std::vector<std::vector<double>> times(most + 1, std::vector<double>(layers + 1, kNoTime));
     std::vector<std::vector<size_t>> firsts(most + 1, std::vector<size_t>(layers + 1, 0));
     times[0][0] = 0;

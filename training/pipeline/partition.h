@@ -1,4 +1,5 @@
-// Assigns layers to ranks: divides them into a pipeline's stages, each on one or several ranks.
+// Assigns layers to ranks: divides the layers into the stages of a pipeline, each of which is on
+// one or several ranks.
 //
 //   layers   0 1 2 3 | 4 5 | 6        stage 0: layers 0-3, replicated on ranks 0, 1 and 2
 //   ranks    0, 1, 2 |  3  | 4                 stage 1: layers 4-5 on rank 3 ...
@@ -50,7 +51,8 @@ struct Stage {
   int first = 0;  // the stage has layers [first, end)
   int end = 0;
   std::vector<int> ranks;  // ascending; each has a replica of the stage
-  // Seconds per micro-batch; the replicas have several in flight at once.
+  // Both times are in seconds per micro-batch. Replicas process several micro-batches at once, so
+  // the times are shorter than one micro-batch takes.
   double time = 0;  // time of the stage, including sums of gradients
   // time of sending activations to the next stage and gradients back; last stage: 0
   double boundary = 0;
@@ -60,17 +62,17 @@ struct Partition {
   std::vector<Stage> stages;
   double time = 0;  // seconds between micro-batches: the time of the slowest stage or boundary
 
-  double throughput() const {
-    return 1 / time;
-  }                   // micro-batches per second; infinite if all costs are 0
-  int ranks() const;  // Returns the number of ranks that the partition uses.
+  // Returns micro-batches per second; infinite if all costs are 0.
+  double throughput() const { return 1 / time; }
+  // Returns the number of ranks that the partition uses.
+  int ranks() const;
   // Returns how many micro-batches must be in flight so that no stage waits: ceil(ranks / replicas
   // of the first stage), the paper's NOAM.
   int micro_batches_in_flight() const;
 };
 
-// Returns the fastest partition. Ranks stay idle if more would not be faster, and among equally
-// fast partitions one with few stages is preferred.
+// Returns the fastest partition. Leaves ranks unused if they would not make the partition faster,
+// and prefers few stages among equally fast partitions.
 //
 // The paper's dynamic program: A^k(i -> j, m) is the time per micro-batch of the best pipeline of
 // layers i to j on m workers of level k. A worker of level 1 is a rank; a worker of level 2 is a
@@ -86,9 +88,9 @@ struct Partition {
 //
 // Limits: a stage either occupies whole nodes, all with the same inner stages, or is inside one
 // node. The cost of gradient sums assumes that the replicas' bytes share one link, once per round
-// of m micro-batches: a ring takes 1/m of that, and so does accumulation of gradients over m
-// rounds. A boundary is one link, however many ranks are on either side. (Latency is not in the
-// paper: links are assumed to carry one message at a time.)
+// of m micro-batches: a ring takes 1/m of that time, and so does accumulation of gradients over m
+// rounds. A boundary is one link, however many ranks are on either side. (The paper has no latency.
+// Here a link carries one message at a time, each with the link's latency.)
 //
 // O(layers^3 ranks_per_node^2 + layers^2 nodes^2). Throws Error(invalid_argument) for invalid
 // times, sizes and clusters, and if the parameters do not fit.
@@ -97,17 +99,18 @@ Partition partition(std::span<const Layer> layers, const Cluster& cluster);
 // Returns the fastest partition with one rank per stage: a pipeline only.
 Partition unreplicated_pipeline(std::span<const Layer> layers, const Cluster& cluster);
 
-// Returns the fastest pipeline whose stages have equally many replicas R, with the same cost model:
-// a pipeline that a mesh of data ranks x stages can run. Stage s has ranks [s R, (s + 1) R). On
-// several nodes R divides the number of ranks of a node, or is a multiple of it.
+// Returns the fastest pipeline, by the cost model of partition(), whose stages all have the same
+// number R of replicas, so that a mesh of R data-parallel ranks x stages can run it. Stage s has
+// ranks [s R, (s + 1) R). With several nodes, R is a divisor or a multiple of the number of ranks
+// per node.
 Partition even_partition(std::span<const Layer> layers, const Cluster& cluster);
 
-// Returns the partition with one stage on all ranks, with the same cost model.
+// Returns the partition with one stage on all ranks, with times by the cost model of partition().
 Partition data_parallel(std::span<const Layer> layers, const Cluster& cluster);
 
 // Divides units into `chunks` consecutive chunks of at least one unit, such that the slowest
 // chunk's time is minimal. Among equal divisions prefers the most even one (least sum of squares),
-// then the one whose later chunks are larger. Returns the first unit of each chunk. Throws
+// then the division whose later chunks are larger. Returns the first unit of each chunk. Throws
 // Error(invalid_argument) if there are fewer units than chunks, and for costs below 0.
 //
 //   {1, 1, 1, 3, 1}, 3 chunks -> {0, 3, 4}     (1 1 1 | 3 | 1)

@@ -4,12 +4,13 @@
 //   micro-batches | 0 1   | 2 3   | 4 5         | 6 7         ...
 //   weights       | W0    | W0    | after u = 0 | after u = 1 ...
 //
-// The delay is equal on all ranks, so it is gradient descent with gradients one update old.
+// The delay is equal on all ranks, so training is gradient descent with gradients one update old.
 //
-// Condition: when the first micro-batch of update u >= 2 starts its forward, number i = u a for
-// updates of a micro-batches, update u - 2 must be done, that is the backwards before (u - 1) a.
-// 1F1B has done i - (p - 1 - rank) by then: enough on every rank if, and only if, a >= p - 1. (With
-// two updates in total any a would do, but not for longer runs.)
+// Condition: with a micro-batches per update, the first micro-batch of update u >= 2 has index i =
+// u a. When its forward starts, update u - 2 must be complete, and therefore the backwards of the
+// first (u - 1) a micro-batches. 1F1B has computed i - (p - 1 - rank) backwards by then. These are
+// enough on every rank if and only if a >= p - 1. (In a run of only two updates, any a would be
+// enough.)
 //
 // D. Narayanan et al.: Memory-Efficient Pipeline-Parallel DNN Training. ICML 2021. Section 3.1,
 // figure 2.

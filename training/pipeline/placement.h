@@ -13,12 +13,12 @@ namespace tutti::training::pipeline {
 struct Placement {
   std::vector<UnitRange> chunks;  // all chunks of the model, in forward order
   std::vector<int> own_chunks;    // chunks on this rank, ascending
-  // The pipeline ranks that have the same chunks as this one, including itself (Chimera's pairs).
-  // Their gradients are summed together.
+  // The pipeline ranks that have the same chunks as this rank, including this rank (Chimera's
+  // pairs). Their gradients are summed together.
   std::vector<int> holders;
   std::vector<int> parameters;  // parameters of the own chunks, ascending
-  // Those of `parameters` that an earlier chunk on another rank also has; that rank counts them in
-  // norms and checkpoints.
+  // The parameters of this rank that an earlier chunk on another rank also has. The other rank
+  // counts them in norms and checkpoints.
   std::vector<int> copies;
   // A parameter whose gradient is the sum of the parts of this rank and another pipeline rank.
   struct Joined {

@@ -9,11 +9,11 @@
 namespace tutti::training::pipeline {
 namespace {
 
-// Values assigned to one rank's entries, by micro-batch and chunk.
+// Values assigned to entries. `slots` and `versions` are indexed by Schedule::cell.
 struct Assigned {
   std::vector<int> slots;
   std::vector<int> versions;
-  // by position in the row: version that is created after the entry, or 0
+  // by position in the rank's row: version that is created after the entry, or 0
   std::vector<int> update_after;
 };
 
@@ -39,7 +39,7 @@ int assign_slots(const Schedule& schedule, int rank, bool trains, std::vector<in
   return static_cast<int>(taken.size());
 }
 
-// Assigns versions by the rules of `Updates`. Micro-batches of update u begin with number u *
+// Assigns versions by the rules of `Updates`. The first micro-batch of update u has index u *
 // accumulated.
 void assign_versions(const Schedule& schedule, int rank, Assigned& assigned) {
   const std::vector<Entry>& entries = schedule.table[index(rank)];
@@ -95,8 +95,8 @@ std::vector<Receive> receives_of(const Schedule& schedule, const Places& places,
     const Site sent = input.kind == Kind::forward ? places.forward[at] : places.backward[at];
     if (sent.rank != rank) receives.push_back({std::max(0, i - 1), sent, entry});
   }
-  // In this order, which is that of the channel, no receive is posted after one whose message is
-  // sent later.
+  // The receives of a channel are posted in the order in which their messages are sent: no receive
+  // is posted after the receive of a later message.
   std::ranges::sort(receives, {}, [](const Receive& receive) {
     return std::tuple(receive.sent.rank, receive.sent.index);
   });

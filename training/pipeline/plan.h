@@ -5,9 +5,9 @@
 //   plan of rank 1    receive F0 | receive F1, F0, send | receive B0, F1, send | B0, send ...
 //
 // A receive is posted one entry before the entry that needs it, so that the message overlaps with
-// the entry before, and early enough for the order of its channel: messages from one rank to
-// another arrive in the order in which they are sent. A send starts after its entry; a step never
-// waits for it.
+// computation. It is posted even earlier if the channel requires that: messages from one rank to
+// another arrive in the order in which they are sent. A send starts after its entry, and no later
+// action waits for it.
 #pragma once
 
 #include <cstddef>
@@ -25,20 +25,20 @@ struct Action {
     update,   // update the weights to `version` (schedules without flushes)
   };
   Kind kind = Kind::compute;
-  Entry entry;    // action `update`: the last entry for which it waits
+  Entry entry;    // action `update`: the last entry whose gradient it needs
   int peer = -1;  // actions `receive` and `send`: the other rank
-  // number of the memory of this micro-batch's activations in this chunk on this rank
+  // index of the memory that has this micro-batch's activations in this chunk on this rank
   int slot = 0;
-  int version = 0;  // action `compute`: weights to use, in updates since the start; 0 if flushed
+  int version = 0;  // action `compute`: version of the weights, in updates since the start
   bool operator==(const Action&) const = default;
 };
 
 struct RankPlan {
   std::vector<Action> actions;
   std::vector<int> chunks;  // the chunks on this rank, ascending
-  int slots = 0;            // maximum number of micro-batches (of any of its chunks) in flight
+  int slots = 0;            // maximum number in use at once, one per micro-batch and chunk
   // Maximum number of weight versions in use at once. A version is in use from the update that
-  // creates it to its last use; the newest version always is.
+  // creates it to its last use; the newest version is always in use.
   int versions = 1;
 };
 
@@ -54,18 +54,18 @@ struct Plan {
   std::vector<int> forward_rank;  // by cell; -1: no rank
 };
 
-// input_of() returns the entry whose result `entry` needs, by message or from the same rank: the
-// previous chunk's for forward, the next chunk's for backward. needs_input() returns false for the
-// first chunk's forward and for backward_weight; the last chunk's backward needs only its own
-// forward. The returned entry has the kind of `entry`: in the table, backward and backward_input
-// may replace each other.
+// needs_input() returns true if `entry` needs the result of another chunk. It returns false for the
+// first chunk's forward, for the last chunk's backward (which needs only its own forward) and for
+// backward_weight. input_of() returns the entry that computes this result: the forward of the
+// previous chunk, or the backward of the next chunk. The returned entry has the kind of `entry`:
+// backward for backward, even if the table has backward_input there, and vice versa.
 bool needs_input(const Schedule& schedule, const Entry& entry);
 Entry input_of(const Entry& entry);
 
 // Returns the plan of a schedule. Throws Error(invalid_argument), naming rank and entry, unless
 // each micro-batch passes each chunk once in each direction, on one rank. In a forward-only table
-// each micro-batch passes forward alone; weights do not change, and a slot is free after its
-// forward.
+// each micro-batch passes each chunk forward once; weights do not change, and a slot is free again
+// after its forward.
 Plan make_plan(const Schedule& schedule);
 
 }  // namespace tutti::training::pipeline

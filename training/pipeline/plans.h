@@ -1,5 +1,5 @@
-// A cache of a training run's plans by numbers of steps and micro-batches. Plans are computed and
-// checked when they are first needed.
+// A cache of a training run's plans, keyed by the numbers of micro-batches and steps. Plans are
+// computed and checked when they are first needed.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ class Plans {
 
   bool flushed() const { return kind_.updates == Updates::flushed; }
   int chunks() const { return layout_.schedule.chunks; }
-  // Returns any of the plans: all have the same chunks on the same ranks.
+  // Returns one of the plans. All plans have the same chunks on the same ranks.
   const Plan& layout() const { return layout_; }
   // Returns a plan for at least this many micro-batches per step. If the schedule needs more, the
-  // last ones have weight 0. Several steps, without a flush in between, are possible only with
-  // schedules without flushes.
+  // last ones have weight 0. Several steps have no flush in between, so only schedules without
+  // flushes support `steps` > 1.
   const Plan& training(int64_t micro_batches, int64_t steps = 1);
   const Plan& evaluation(int64_t micro_batches);
 

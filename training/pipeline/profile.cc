@@ -30,7 +30,7 @@ struct Measured {
 
 double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-// Allocates a unit's parameters in the arena during the object's lifetime.
+// Points a unit's parameters at memory of the arena during the object's lifetime.
 class BoundUnit {
  public:
   BoundUnit(ParameterTable& table, int unit, const RunnerOptions& options, Arena& arena)

@@ -1,5 +1,5 @@
-// Measures the costs of a model's units on this machine, one unit at a time: a model larger than
-// memory can be profiled if its largest unit fits.
+// Measures the costs of a model's units on this machine, one unit at a time, so that a model larger
+// than memory can be profiled if its largest unit fits.
 //
 //   unit 0   |values|gradients|input|output's gradient|  forward, backward, forward, backward ...
 //   unit 1   |values|...                                 in the same memory
@@ -41,8 +41,8 @@ struct Profile {
 // Profiles all units. They get random inputs of their shape (the first and the last one also
 // `batch`, which must be valid for them) and initial parameters. Times are medians of `runs` runs
 // after a warm-up run. With options.checkpoint_units, backward includes recomputation. Units of one
-// kind and the same shapes share one measurement. Parameters that several units share count in
-// each.
+// kind and the same shapes share one measurement. Parameters that several units share are counted
+// in each of these units.
 //
 // During the call the parameters' views point at memory of this function; afterwards they are
 // empty. Running statistics are unchanged. Throws Error(invalid_argument) for an empty micro-batch

@@ -18,7 +18,7 @@ Tensor move_down(ConstTensor tensor, Arena& arena, size_t mark) {
   return kept;
 }
 
-// Returns a pass of the same micro-batch in another arena.
+// Returns a pass with the same context that takes memory from another arena.
 Pass in_arena(const PassContext& context, Arena& arena) { return {context, arena}; }
 
 }  // namespace
@@ -105,8 +105,8 @@ ConstTensor ModelRunner::own_rows(ConstTensor output) {
   return output.row_range(own.first, own.count);
 }
 
-// Runs a unit in scratch memory, in which the next unit reads the output, and releases this unit's
-// input.
+// Runs a unit in scratch memory. The output replaces this unit's input there, and the next unit
+// reads it.
 Tensor ModelRunner::forward_in_scratch(Slot& slot, int index, ConstTensor input) {
   scratch_.release(std::exchange(input_end_, 0));
   Pass pass = in_arena(*slot.pass, scratch_);
@@ -115,7 +115,7 @@ Tensor ModelRunner::forward_in_scratch(Slot& slot, int index, ConstTensor input)
   return output;
 }
 
-// Runs a unit and releases all memory but the output, so that slots need no memory for it.
+// Runs a unit in scratch memory and keeps only a copy of the output.
 Tensor ModelRunner::forward_checkpointed(Slot& slot, int index, ConstTensor input) {
   scratch_.release(std::exchange(input_end_, 0));
   Pass pass = in_arena(*slot.pass, scratch_);
@@ -292,8 +292,8 @@ size_t ModelRunner::file_bytes() const {
   return bytes;
 }
 
-// Counts: a slot that computes has the inputs of two units in memory, and one that is being
-// written; each other slot has the last unit's input.
+// Counts three outputs for the slot that computes (the inputs of two units, and an output that is
+// being written), and one for each other slot (the last unit's input).
 size_t ModelRunner::page_bytes() const {
   return largest_kept_ == 0 ? 0 : (slots_.size() + 2) * largest_kept_;
 }

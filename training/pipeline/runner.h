@@ -51,8 +51,9 @@ struct UnitRange {
 // Returns true if the unit's forward is recomputed in backward.
 bool is_checkpointed(const Model& model, const RunnerOptions& options, int unit);
 // Returns true if each tensor-parallel rank keeps only its rows of the unit's output. That requires
-// that in this part of the model the output is the input of a recomputed unit, and of no unit that
-// keeps it.
+// that the output is replicated, that the next unit in this part of the model is recomputed from
+// it, and that the unit's own backward does not read it (the unit is recomputed as well, or its
+// backward needs nothing).
 bool keeps_rows(const Model& model, const RunnerOptions& options, const UnitRange& part, int unit);
 
 // Factors with which backward starts (pass.h).
@@ -69,8 +70,8 @@ struct UnitLoss {
 struct PassResult {
   double loss_sum = 0;           // sum over the micro-batch's targets, in nats
   int64_t correct = 0;           // number of targets whose class had the largest logit
-  std::vector<UnitLoss> losses;  // losses that these units have added
-  // The first of these units with a NaN or an infinity in its output, or in a loss that it added.
+  std::vector<UnitLoss> losses;  // losses that units of the part have added
+  // The first unit of the part with a NaN or an infinity in its output, or in a loss that it added.
   std::optional<int> broken_unit;
 };
 
@@ -91,7 +92,7 @@ class ModelRunner {
 
   // The functions below run a part of the model. A slot's micro-batch runs forward, then backward
   // (whole, or in two parts); then the slot is free. The micro-batch and the input must live until
-  // then.
+  // the slot is free.
 
   struct Part {
     UnitRange units;
@@ -101,15 +102,15 @@ class ModelRunner {
   // `input`.
   Tensor forward(const Part& part, const MicroBatch& batch, ConstTensor input,
                  const LossScales& scales, UnitHooks& hooks);
-  // Returns the results of the slot's last forward. Blocks for them, so it should be called after
-  // backward. They are available until the slot's next forward. A part without the last unit has
-  // only its units' own losses.
+  // Returns the results of the slot's last forward. Blocks until they are computed, so it should be
+  // called after backward. The results are available until the slot's next forward. A part without
+  // the last unit has only its units' own losses.
   PassResult result(int slot);
-  // Runs backward. Returns the gradient of the input, valid until the next call; empty for the
-  // model's first unit.
+  // Runs backward. Returns the gradient of the input, valid until the next call; empty if the part
+  // begins with the model's first unit.
   Tensor backward(int slot, ConstTensor output_gradient, UnitHooks& hooks);
-  // Run backward in two parts. The output's gradient must live until the second one, and the result
-  // of backward_input() is valid until then.
+  // Run backward in two halves. The output's gradient must live until backward_weight() returns,
+  // and the result of backward_input() is valid until then.
   Tensor backward_input(int slot, ConstTensor output_gradient, UnitHooks& hooks);
   void backward_weight(int slot, UnitHooks& hooks);
   // Runs forward without keeping anything for backward; the output is valid until the next call
@@ -119,8 +120,8 @@ class ModelRunner {
 
   // Returns the maximum number of bytes of activations and temporaries.
   size_t activation_bytes() const;
-  // Returns for each slot the maximum of activation_bytes() that it held between forward and
-  // backward.
+  // Returns, for each slot, the maximum number of bytes of its arena, which has what forward keeps
+  // for backward.
   std::vector<size_t> slot_bytes() const;
   // Return the maximum number of bytes that were kept in files, and the maximum of these that were
   // in memory at once.
@@ -128,14 +129,15 @@ class ModelRunner {
   size_t page_bytes() const;
 
  private:
-  // A micro-batch in flight. Its address is stable because deferred work refers to the pass.
+  // A micro-batch in flight. The address of a slot must be stable, because deferred work refers to
+  // its pass.
   struct Slot {
     explicit Slot(const Backend* backend) : arena(backend) {}
     Arena arena;
     std::optional<Pass> pass;
     UnitRange units;
     std::vector<Tensor> outputs;    // by unit of the part
-    std::vector<size_t> work_ends;  // by unit of the part: index after its deferred work
+    std::vector<size_t> work_ends;  // by unit of the part: end of its work in Pass::weight_work
     std::vector<UnitLoss> losses;
     ConstTensor input;
     std::optional<FileArena> files;  // holds inputs of recomputed units
@@ -144,10 +146,12 @@ class ModelRunner {
   Slot& slot(int index);
   // Copies an output into memory that lasts until backward.
   Tensor keep(Slot& slot, ConstTensor output);
-  // Start to read a unit's output that is in a file, and release its pages.
+  // fetch_output() starts to read a unit's output from its file; evict_output() releases the pages
+  // of the output.
   void fetch_output(const Slot& slot, int unit);
   void evict_output(const Slot& slot, int unit);
-  // Blocks until units no longer use memory that other ranks, hooks or callers read.
+  // Blocks until the backend has completed all work of the units, so that other ranks, hooks and
+  // callers can read the results.
   void wait_for_units() const;
   Pass& start(Slot& slot, const Part& part, const MicroBatch& batch, ConstTensor input,
               bool training, const LossScales& scales);
@@ -169,7 +173,7 @@ class ModelRunner {
 
   Model& model_;
   RunnerOptions options_;
-  Arena scratch_;         // memory for backward that is not deferred
+  Arena scratch_;         // memory of recomputed units and of backward that is not deferred
   size_t input_end_ = 0;  // in scratch_: end of the next unit's input, if it is kept in shards
   std::deque<Slot> slots_;
   size_t largest_kept_ = 0;  // bytes of the largest output in a file

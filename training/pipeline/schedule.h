@@ -30,7 +30,7 @@ std::string_view name(Kind kind);
 struct Entry {
   Kind kind = Kind::forward;
   int micro_batch = 0;
-  int chunk = 0;  // number in forward order
+  int chunk = 0;  // index in forward order
   bool operator==(const Entry&) const = default;
 };
 
@@ -52,8 +52,8 @@ enum class Updates {
   // After every `accumulated` micro-batches, on each rank separately. Forward uses the newest
   // weights of its rank. Backward uses the weights that the micro-batch's forward used (PipeDream).
   latest,
-  // The same, but micro-batches of update u use the weights after update u - 2 (u counted from 0;
-  // the first two use the initial weights) on every rank (PipeDream-2BW).
+  // Like `latest`, but micro-batches of update u use the weights after update u - 2 (u counted from
+  // 0; the first two use the initial weights) on every rank (PipeDream-2BW).
   delayed,
 };
 
@@ -67,7 +67,7 @@ struct Schedule {
   std::vector<std::vector<Entry>> table = {};  // by rank: its entries in order
 
   bool has_split_backward() const;
-  // Returns the index of a micro-batch in a chunk, from 0.
+  // Returns the index of the entry's (micro-batch, chunk) among all such pairs.
   size_t cell(const Entry& entry) const {
     return static_cast<size_t>(entry.micro_batch) * static_cast<size_t>(chunks) +
            static_cast<size_t>(entry.chunk);

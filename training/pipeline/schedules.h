@@ -9,15 +9,16 @@
 
 namespace tutti::training::pipeline {
 
-// Return the schedule for p ranks, m micro-batches and v chunks per rank. why_not() below must
-// accept the arguments.
+// Return the schedule for p ranks, m micro-batches and v chunks per rank. ScheduleKind::why_not()
+// must accept the arguments.
 Schedule gpipe(int p, int m);
 Schedule one_f_one_b(int p, int m);
 Schedule interleaved(int p, int m, int v);
 Schedule zero_bubble_h1(int p, int m);
 Schedule zero_bubble_h2(int p, int m);
 Schedule chimera(int p, int m);
-// This one updates after each `accumulated` micro-batches; all m of them are between two flushes.
+// The two functions below update the weights after every `accumulated` micro-batches; all m
+// micro-batches are between two flushes.
 Schedule pipedream(int p, int m, int accumulated);
 Schedule pipedream_2bw(int p, int m, int accumulated);
 
@@ -40,8 +41,8 @@ struct ScheduleKind {
   // number of ranks").
   std::string (*why_not)(const Shape& shape) = nullptr;
   // Returns the smallest supported number of micro-batches that is at least `micro_batches`; the
-  // executor adds empty ones. Called before why_not(), which may still reject other parts of the
-  // shape; all of them must be positive.
+  // missing ones get weight 0. Called before why_not(), which may still reject other numbers of the
+  // shape; all numbers must be positive.
   int (*round_up)(const Shape& shape) = nullptr;
 };
 

@@ -19,7 +19,7 @@ constexpr int kNothing = -1;
 struct Task {
   Entry entry;
   double takes = 0;
-  int needs = kNothing;  // the result for which it waits
+  int needs = kNothing;  // index of the result for which it waits
   double message = 0;    // message time of that result
   int makes = kNothing;
 };
@@ -51,7 +51,7 @@ std::vector<double> spread(std::string_view name, const std::vector<double>& giv
          "use one number for all chunks, or one for each chunk");
 }
 
-// Returns the number of a result: forward results come first, by micro-batch and chunk, then
+// Returns the index of a result: forward results come first, ordered by micro-batch and chunk, then
 // backward results.
 int result_of(const Schedule& schedule, const Entry& entry) {
   if (entry.kind == Kind::backward_weight) return kNothing;
@@ -83,7 +83,7 @@ Tasks tasks_of(const Plan& plan, const Costs& costs) {
   return tasks;
 }
 
-// Throws if a rank has not completed. Names the first such rank, and the result for which it waits.
+// Throws if a rank has not completed. Names the first such rank, and the entry at which it waits.
 void refuse_stuck(const Tasks& tasks, const std::vector<size_t>& done) {
   for (size_t rank = 0; rank < tasks.ranks.size(); ++rank) {
     if (done[rank] == tasks.ranks[rank].size()) continue;
@@ -93,7 +93,8 @@ void refuse_stuck(const Tasks& tasks, const std::vector<size_t>& done) {
   }
 }
 
-// Runs the table once. `clocks`, by rank: the earliest start; on return, the end.
+// Runs the table once. `clocks` has, for each rank, the time from which it may start; on return,
+// the time at which it ends.
 std::vector<Span> run(const Tasks& tasks, std::vector<double>& clocks) {
   constexpr double kNotYet = -1;
   std::vector<double> made(tasks.results, kNotYet);
@@ -147,7 +148,7 @@ double steady_period(const Tasks& tasks, std::vector<double> clocks) {
     equal = same ? equal + 1 : 0;
   }
   if (equal == kEnough) return std::ranges::max(times);
-  // Times alternate, so the mean is returned.
+  // The times alternate from run to run, so their mean is returned.
   return (std::ranges::max(clocks) - half_way) / static_cast<double>(most_runs - most_runs / 2);
 }
 

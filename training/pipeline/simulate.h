@@ -25,7 +25,7 @@ class EntryCosts {
  public:
   EntryCosts(const Schedule& schedule, const Costs& costs);
   double of(const Entry& entry) const;
-  // Returns the time in which the result of `needed` is sent to `entry`.
+  // Returns the time of the message that brings the result of `needed` to `entry`.
   double message(const Entry& entry, const Entry& needed) const;
 
  private:
@@ -43,12 +43,13 @@ struct Span {
 };
 
 struct Timeline {
-  std::vector<Span> spans;  // entries in one run of the table, by rank, then by time
+  std::vector<Span> spans;  // entries in one run of the table, ordered by rank, then by time
   double makespan = 0;      // time from the first start to the last end
   // idle time / total time over all ranks, with a barrier at the end of the step
   double bubble = 0;
-  // Steps without a barrier, in which each rank starts the next step when it has completed this
-  // one: the time from step to step in the steady state, and idle time / total time in it.
+  // For steps without a barrier, in which each rank starts the next step when it has completed the
+  // current step: `period` is the time from step to step in the steady state, and `steady_bubble`
+  // is idle time / total time in the steady state.
   double period = 0;
   double steady_bubble = 0;
 };

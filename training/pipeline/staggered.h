@@ -15,7 +15,7 @@ struct Pass {
 };
 
 // Returns one rank's entries for one chunk: in step k = 0, 1, ... each pass in turn processes
-// micro-batch k - lag, if it exists. Every pass therefore takes them in ascending order.
+// micro-batch k - lag, if it exists. Every pass therefore takes micro-batches in ascending order.
 //
 //   forward, 0     F0 F1 F2    F3    F4              step 2: F2 B0
 //   backward, 2             B0    B1    B2 B3 B4     step 5: B3

@@ -12,15 +12,17 @@
 
 namespace tutti::training::pipeline {
 
-// Returns a complete SVG document. `timeline` is the plan's; `subtitle` has lines below the title;
-// `below` is placed under the rows. Boxes and idle times have class "forward", "backward",
-// "backward_input", "backward_weight" and "idle", weight updates (schedules without flushes) have
-// class "update"; hovering over one shows its times. Shades from dark to light distinguish the
-// chunks of a rank, or the directions of micro-batches through the ranks (Chimera).
+// A picture that to_svg() places below the rows.
 struct PicturePart {
   double height = 0;
   std::string body;  // shapes of base/svg.h, from (0, 0) downwards
 };
+
+// Returns a complete SVG document. `timeline`: result of simulate() for the plan; `subtitle`: lines
+// below the title. Boxes and idle times have class "forward", "backward", "backward_input",
+// "backward_weight" and "idle"; weight updates (schedules without flushes) have class "update".
+// Hovering over a box or update shows its times. Shades from dark to light distinguish the chunks
+// of a rank, or the directions of micro-batches through the ranks (Chimera).
 std::string to_svg(const Plan& plan, const Timeline& timeline, const std::string& title,
                    const std::vector<std::string>& subtitle, const PicturePart& below = {});
 

@@ -15,7 +15,7 @@ bool is_multiple(double time, double slot) {
 }
 
 // Returns the width of a table column in time: the largest of 1, 1/2, 1/3 and 1/4 of the shortest
-// span such that all spans start and end at multiples of it. Returns 0 if there is none.
+// span such that all spans start and end at multiples of it. Returns 0 if no such width exists.
 double slot_of(const Timeline& timeline) {
   double shortest = timeline.makespan;
   for (const Span& span : timeline.spans) shortest = std::min(shortest, span.end - span.start);

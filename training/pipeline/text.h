@@ -11,8 +11,9 @@
 
 namespace tutti::training::pipeline {
 
-// Returns one line per rank, with one column per time slot; `timeline` is the plan's. If the times
-// are not small multiples of a common slot, the lines show only the order of each rank's entries.
+// Returns one line per rank, with one column per time slot; `timeline`: result of simulate() for
+// the plan. If the times are not small multiples of a common slot, the lines show only the order of
+// each rank's entries.
 std::string to_text(const Plan& plan, const Timeline& timeline);
 
 }  // namespace tutti::training::pipeline

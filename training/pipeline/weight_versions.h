@@ -4,7 +4,7 @@
 // PipeDream-2BW).
 //
 //   storage's own memory   the newest version, which the optimizer updates
-//   copies                 older ones, while an entry of the plan still needs them
+//   copies                 older versions, while an entry of the plan still needs them
 #pragma once
 
 #include <map>
@@ -17,14 +17,14 @@ namespace tutti::training::pipeline {
 
 class WeightVersions {
  public:
-  // Creates the object. `storage` must have whole values (up to ZeRO stage 2), and outlive the
-  // object.
+  // Creates the object. `storage` must have whole, not sharded values (up to ZeRO stage 2), and
+  // outlive the object.
   explicit WeightVersions(ParameterStorage& storage) : storage_(storage) {}
 
-  // Call before a run, whose version 0 is the storage's current values.
+  // Call before a run. Version 0 of the run is the storage's current values.
   void begin(const RankPlan& plan);
-  // Points the parameters at version `version`, before an entry that needs it is computed. The
-  // caller calls done() after the entry.
+  // Call before an entry is computed: points the parameters at the version that the entry uses.
+  // Call done() after the entry.
   void use(int version);
   void done(int version);
   // Call before the optimizer creates the next version.

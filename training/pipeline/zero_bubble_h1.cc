@@ -7,8 +7,8 @@
 //   rank 2 |       F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 F4 I4 W2 W3 W4
 //
 // If F, I and W take the same time t and m >= p, every rank is idle for (p - 1) t per step; in
-// 1F1B, whose backward takes 2t, for 3 (p - 1) t. Memory: p micro-batches on every rank, until
-// their W; the maximum over ranks in 1F1B.
+// 1F1B, whose backward takes 2t, it is idle for 3 (p - 1) t. Memory: p micro-batches on every rank,
+// each until its W. That is the memory of 1F1B's first rank.
 //
 // P. Qi, X. Wan, G. Huang, M. Lin: Zero Bubble Pipeline Parallelism. 2023. Section 2.1, figure 2.
 

@@ -22,7 +22,7 @@ void add_aliases(CommandLine& line) {
       {"--max-position-embeddings", {"--max-context"}},
       {"--hidden-size", {"--width"}},
       {"--hidden", {"--ffn-hidden-size"}},                             // Tutti's name until 0.1
-      {"--shard-files", {"--offload-dir", "--offload", "optimizer"}},  // likewise, for servers
+      {"--shard-files", {"--offload-dir", "--offload", "optimizer"}},  // Tutti's name until 0.1
       {"--num-layers", {"--layers"}},
       {"--num-attention-heads", {"--heads"}},
       {"--num-query-groups", {"--kv-heads"}},

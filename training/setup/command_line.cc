@@ -52,8 +52,8 @@ std::string out_of_range(const Option::Range& range, const std::string& word) {
              printable(word, 40));
 }
 
-// Parses a number. Throws CLI::ConversionError for a number out of range, as for words that are not
-// numbers.
+// Parses a number. Returns false for a word that is not a number and for a number out of range;
+// CLI11 then throws ConversionError.
 template <typename Number>
 bool read(const std::string& word, Number& number) {
   const auto read = parse_number<Number>(word);
@@ -336,7 +336,7 @@ int CommandLine::complain(const std::string& problem) const {
 
 // Describes the fault of the words read last; `error` is CLI11's message.
 std::string CommandLine::problem(const std::string& error) const {
-  // An unknown word explains the fault better than a missing one.
+  // An unknown word explains the fault better than a missing word.
   std::vector<std::string> unknown = app_->remaining(true);
   std::erase(unknown, "--");
   if (unknown.empty()) {

@@ -123,10 +123,10 @@ class CommandLine {
   CommandLine& operator=(const CommandLine&) = delete;
 
   Command add(const std::string& name, const std::string& what);
-  // Makes `other` an alias of the words `own`, in each command that has the option own[0] and none
-  // named `other`. The alias's value comes after own[0]: {"--load", {"--checkpoint", "--resume"}}
-  // reads "--load DIR" as "--checkpoint DIR --resume". Underscores in options need no alias:
-  // --micro_batch is read as --micro-batch.
+  // Makes `other` an alias of the words `own`, in each command that has the option own[0] and no
+  // option named `other`. The alias's value comes after own[0]: {"--load", {"--checkpoint",
+  // "--resume"}} reads "--load DIR" as "--checkpoint DIR --resume". Underscores in options need no
+  // alias: --micro_batch is read as --micro-batch.
   void add_alias(const std::string& other, std::vector<std::string> own);
   // Parses the words, runs the command, and returns its exit code. Reports a UsageError with a
   // reference to the help, and returns 2. `check` gets the words before they are parsed, and may
@@ -135,8 +135,8 @@ class CommandLine {
   int run(int argc, const char* const* argv, const Check& check = {});
   // Parses and runs these words, which follow a program's name. Throws UsageError.
   void parse(const std::vector<std::string>& words);
-  // Returns the commands, options or values that begin with the last of these words, which may be
-  // empty. Returns nothing if any word is allowed, such as a file name.
+  // Returns the commands, options or values that begin with the last of these words. The last word
+  // may be empty. Returns nothing if any word is allowed, such as a file name.
   std::vector<std::string> completions(const std::vector<std::string>& words) const;
 
  private:
@@ -146,7 +146,7 @@ class CommandLine {
   int complain(const std::string& problem) const;
   // Returns " (did you mean --data?)" if an option or a command has a similar name, otherwise "".
   std::string suggestion(const std::string& word) const;
-  // Returns the words with aliases replaced, except those of a program that a command starts.
+  // Returns the words with aliases replaced, except the words of a program that a command starts.
   std::vector<std::string> without_aliases(const std::vector<std::string>& words) const;
   // Returns the words for which the alias `word` stands; empty if `command` has no such alias.
   std::vector<std::string> meaning_of(const std::string& word, const CLI::App& command) const;

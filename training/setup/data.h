@@ -15,14 +15,15 @@ struct LoadedData {
   std::vector<std::unique_ptr<DataSet>> sets;
   uint64_t text_bytes = 0;           // number of bytes of texts
   std::vector<std::string> skipped;  // skipped files in directories of texts (data/text_files.h)
-  double bigram_entropy = 0;         // entropy of a single text, in nats
+  double bigram_entropy = 0;  // bigram entropy of the text, in nats; 0 unless there is exactly one
 
   std::vector<const DataSet*> views() const;
   uint64_t examples() const;  // Returns the number of training examples.
 };
 
-// Loads the data. They determine the size of the vocabulary in `options`, unless an option does.
-// Throws Error for unreadable data and for invalid options.
+// Loads the data. Sets the model's sizes in `options` that follow from the data, such as the
+// vocabulary, unless an option specifies them. Throws Error for unreadable data and for invalid
+// options.
 LoadedData load_data(RunOptions& options);
 
 }  // namespace tutti::training

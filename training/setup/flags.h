@@ -12,9 +12,9 @@ namespace tutti::training {
 
 // Adds options that store their values in `given`, a partial configuration, in the order of the
 // command line. The last value counts, but lists given in several options are concatenated. `given`
-// must outlive the command.
+// must outlive the command. add_flags() adds an option for each setting of a run for which
+// wanted(key) is true, such as --lr.
 void add_flags(Command command, Json& given,
-               // for --lr and the other settings
                const std::function<bool(const std::string& key)>& wanted);
 void add_model_flags(Command command, Json& given);  // for --model and the models' settings
 void add_optimizer_flags(Command command, Json& given);
@@ -26,9 +26,9 @@ void check_is_setting(const std::string& key);
 // Throws for a member of a model's or an optimizer's configuration that exists only in another
 // kind: Error(invalid_argument) that names the file `where`, or UsageError if `where` is empty.
 void refuse_members_of_other_kinds(const Json& object, const std::string& where);
-// Throws UsageError for given settings that have no effect together with the others. For a file
-// (`where`), which may contain all settings, throws Error(invalid_argument) only for values other
-// than the default.
+// Throws UsageError for given settings that have no effect together with the other settings. If
+// `where` names a file, which may contain all settings, throws only for values other than the
+// default.
 void refuse_what_is_ignored(const Json& given, const RunOptions& options, const std::string& where);
 
 }  // namespace tutti::training

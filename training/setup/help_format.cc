@@ -10,7 +10,7 @@ namespace tutti {
 namespace {
 
 constexpr size_t kWidth = 100;
-// CLI11's width of the column of names, which subcommands have as well
+// width of the column of names: CLI11's default, which lists of subcommands use
 constexpr size_t kNameWidth = 30;
 
 // Wraps `text` to lines with an indentation of kNameWidth, except the first line.

@@ -29,7 +29,7 @@ struct RunOptions {
   std::string validation;
   std::string fingerprint;  // fingerprint of the data, as stored in a checkpoint's configuration
   MeshShape mesh;
-  Json model = {{"kind", "mlp"}};  // settings of its kind (models/registry.h), all or some
+  Json model = {{"kind", "mlp"}};  // some or all settings of its kind (models/registry.h)
   std::optional<int64_t> steps;
   std::optional<double> epochs;
   std::optional<int64_t> micro_batches;
@@ -67,7 +67,7 @@ Json written(const RunOptions& options);
 ModelContext model_context(const RunOptions& options, const MeshPlace& place = {},
                            const Statistics& statistics = {});
 
-// The settings that a user gave: words, in order, and a file.
+// The settings that a user gave in a file and by options.
 struct GivenOptions {
   std::string file;                // argument of --config
   Json settings = Json::object();  // settings given by --set and options
@@ -79,7 +79,8 @@ void add_run_options(Command command, GivenOptions& given_options);
 // commands that build models.
 void add_pass_options(Command command, GivenOptions& given_options);
 // Returns the options: the file (or `base`, without a file), overridden by the words. Throws
-// UsageError for settings that have no effect together with the others, and as read_options() does.
+// UsageError for settings that have no effect together with the other settings, and as
+// read_options() does.
 RunOptions options_of(const GivenOptions& given_options, const Json& base = Json::object());
 
 // Parses options as on the command line ("--layers=2"). The options override the settings of the

@@ -211,8 +211,8 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
   }
   stragglers_in(options.training.straggler);  // throws for an invalid text
   const uint64_t samples = options.training.micro_batch * static_cast<uint64_t>(data_ranks);
-  // Without a flush, plans two steps: a single one has no delayed weights, and supports any number
-  // of micro-batches.
+  // For a schedule without flushes, plans two steps, because a single step has no delayed weights
+  // and supports any number of micro-batches.
   plans.training(static_cast<int64_t>((options.training.batch + samples - 1) / samples),
                  plans.flushed() ? 1 : 2);
 }

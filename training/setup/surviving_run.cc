@@ -114,8 +114,8 @@ class SurvivingRun {
   SurvivalOptions survival_;
   const Conduct& conduct_;
   int first_size_;
-  int own_number_;              // number of this rank in the first world
-  std::vector<uint64_t> here_;  // by number in the first world: 1 if the rank is alive
+  int own_number_;              // this process's rank in the first world
+  std::vector<uint64_t> here_;  // by rank in the first world: 1 if the rank is alive
   Continuation after_;          // reason for the next session
   bool over_ = false;           // true if the run cannot continue, even if the error may be a death
   bool settled_ = false;        // true once the first session has settled options_
@@ -124,7 +124,7 @@ class SurvivingRun {
   bool saved_ = false;         // true once the run has its own checkpoint
   int size_before_ = 0;        // number of ranks in the last session
   int left_before_ = 0;        // number of survivors in the last agreement
-  int vain_tries_ = 0;         // number of agreements since then without a loss or a session
+  int vain_tries_ = 0;         // consecutive agreements without a loss or a new session
   std::string happened_;       // reason for the end of the last session, for messages
   std::string going_on_;       // ranks that continue, and the step from which they do, for messages
   std::optional<int> result_;  // result of the last session, once it has finished
@@ -133,8 +133,8 @@ class SurvivingRun {
   Clock::time_point since_;
 };
 
-// Returns the mesh for the current ranks: with the requested number of stages, or else fewer.
-// Unused ranks are spares.
+// Returns the shape of the run for the current ranks: with the requested number of stages, or fewer
+// if necessary. Unused ranks are spares.
 SurvivingRun::RunShape SurvivingRun::run_shape() const {
   const int ranks = survival_.ranks == 0 ? world_.size() : std::min(survival_.ranks, world_.size());
   if (ranks < options_.mesh.of_a_sample()) {
@@ -166,7 +166,7 @@ SurvivingRun::RunShape SurvivingRun::run_shape() const {
   }
 }
 
-// Settles the options on all ranks, spares included. From then on only the members change.
+// Settles the options on all ranks, spares included. From then on only the set of ranks changes.
 void SurvivingRun::keep_settled(const RunShape& first) {
   RunOptions all = first.options;
   settle(all, first.ranks, data_->examples());
@@ -208,7 +208,7 @@ int SurvivingRun::session() {
   std::iota(members.begin(), members.end(), 0);
   was_spare_ = world_.rank() >= run_shape.ranks;
   if (was_spare_) {
-    // this rank may have what others need
+    // this rank may have state that others need
     if (options_.training.kept) options_.training.kept->fetch();
     has_begun();
     return 0;  // the caller then waits until the others have finished
@@ -252,7 +252,8 @@ bool SurvivingRun::continues_after(const Error& error) {
   world_.abort(cat("the run is interrupted: ", error.what()));  // wakes spares as well
   Communicator left = survivors();
   require_losses(error, left);
-  // A spare does not know the others' progress. If all have finished, some survivor reports it.
+  // A spare has no result that shows whether the training ranks have finished. If they have, at
+  // least one of them reports it.
   const bool through = result_ && !was_spare_;
   std::array<uint64_t, 3> of_all = {from_step_, through ? 1U : 0U, result_ ? 0U : 1U};
   left.all_reduce(std::span<uint64_t>(of_all), ReduceOp::max);
@@ -280,8 +281,8 @@ void SurvivingRun::require_progress(const Error& error, const Communicator& left
   step_before_ = step;
 }
 
-// Throws if agreements repeatedly find no losses: survivors may fail in their first common call
-// each time.
+// Throws if agreements repeatedly find no losses, because survivors may then fail in their first
+// common call each time.
 void SurvivingRun::require_losses(const Error& error, const Communicator& left) {
   vain_tries_ = left.size() == left_before_ ? vain_tries_ + 1 : 0;
   left_before_ = left.size();
@@ -293,7 +294,7 @@ void SurvivingRun::end(const Error& error) {
   throw error;
 }
 
-// Records losses on all ranks, because spares do not know the others' progress.
+// Records losses on all ranks, because spares lack the last step of the others.
 void SurvivingRun::note_losses() {
   std::vector<uint64_t> present(here_.size() + 1);
   present[static_cast<size_t>(own_number_)] = 1;
@@ -342,16 +343,18 @@ bool SurvivingRun::continue_from_directory(bool begun) {
   world_.all_reduce(std::span<int32_t>(seen), ReduceOp::max);
   saved_ = seen[0] == 1;
   has_written = seen[2] == 1;
-  // No other job can have started a run in this directory, so an existing step is this run's,
+  // No other job can have started a run in this directory, so an existing step belongs to this run,
   // unless it is to be overwritten.
   if (seen[1] == 0 || (training.overwrite && !saved_)) return false;
-  // A run that has not begun starts at the step that was requested, which may not be the newest.
+  // A run that has not begun starts at the requested step, which is perhaps older than the newest
+  // step.
   if (begun || options_.resume.empty()) options_.resume = kNewestStepOrNone;
   training.overwrite = false;
   return true;
 }
 
-// Collective. Returns true if the newest complete step there is later than the state in memory.
+// Collective. Returns true if the newest complete step in the checkpoint directory is later than
+// the state in memory.
 bool SurvivingRun::directory_is_newer() {
   const TrainOptions& training = options_.training;
   std::array<int32_t, 1> newer = {0};
@@ -363,7 +366,8 @@ bool SurvivingRun::directory_is_newer() {
         const ChosenStep newest = choose_step(training.checkpoint, std::nullopt);
         newer[0] = newest.checkpoint.manifest().step > kept ? 1 : 0;
       }
-      // the step is skipped: the other ranks wait, and the state in memory is valid
+      // not rethrown, because the other ranks wait in the all-reduce, and the state in memory is
+      // valid
     } catch (const Error& error) {
       log(LogLevel::warning,
           cat("continuing from memory, since no newer checkpoint can be read: ", error.what()));

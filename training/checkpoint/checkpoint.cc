@@ -20,7 +20,8 @@ Error no_checkpoint(const std::string& directory) {
                {.remedy = "use a directory with step-... folders, or one of these folders"});
 }
 
-// Returns a difference between the header's and the manifest's descriptions of pieces, or "".
+// Returns the name of a piece that the manifest and the header of its file describe differently, or
+// "" if there is none.
 std::string disagreement(const Manifest& manifest, int file, const SafetensorsFile& stored) {
   for (const TensorEntry& tensor : manifest.tensors) {
     for (const auto& [slice, pieces] : tensor.slices) {

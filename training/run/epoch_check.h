@@ -15,7 +15,7 @@ struct EpochCheckOptions {
   uint64_t micro_batch = 8;
   uint64_t seed = 1;
   int ranks = 2;
-  uint64_t epochs = 3;  // minimum number of epochs of the smallest data set
+  uint64_t epochs = 3;  // minimum number of epochs of each data set
 };
 
 // Counts of the examples of a data set in one epoch, over all ranks.
@@ -26,15 +26,16 @@ struct EpochCount {
   uint64_t repeated = 0;  // number of examples that were taken more than once
   // number of examples that were not taken; 0 for the last epoch, which is incomplete
   uint64_t missing = 0;
-  uint64_t same_place = 0;  // number of examples with the same place as in the epoch before
+  uint64_t same_place = 0;  // number of examples at the same place as in the epoch before
 };
 
 struct EpochCheck {
   std::vector<EpochCount> epochs;
   uint64_t steps = 0;
   uint64_t resumed_at = 0;  // step at which the run was resumed
-  int resumed_ranks = 0;    // number of ranks that continued there
-  // true if the steps from there on have the same samples in the same order
+  int resumed_ranks = 0;    // number of ranks of the resumed run
+  // true if the resumed run has the same samples, in the same order, as the first run from
+  // resumed_at on
   bool same_after_resume = false;
 
   // Returns true if no example was missed or repeated, orders differ, and resuming changes nothing.

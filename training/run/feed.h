@@ -25,10 +25,10 @@ struct FeedOptions {
   uint64_t micro_batch = 8;  // samples per forward and backward pass
   uint64_t samples = 0;      // samples of the whole run; the last step may be smaller
   uint64_t seed = 1;
-  int rank = 0;  // ranks from number `ranks` on compute nothing
+  int rank = 0;  // a rank >= `ranks` computes nothing
   int ranks = 1;
-  // Index and number of the ranks that share each sample's tokens, and the attention window in
-  // tokens (0: unlimited).
+  // This rank's index among the ranks that share each sample's tokens, and the number of those
+  // ranks. `window`: attention window in tokens; 0: unlimited.
   int token_rank = 0;
   int token_ranks = 1;
   int64_t window = 0;
@@ -55,12 +55,12 @@ class Feed {
   uint64_t steps() const;  // Returns the number of steps of the whole run.
   uint64_t batch() const { return options_.batch; }
   uint64_t passes() const;  // Returns the maximum number of micro-batches of a rank in any step.
-  // Returns how many epochs of each data set are complete, with fraction, after this many steps:
-  // samples taken / size of the set. For a client, the set is its own part of the data set.
+  // Returns for each data set how many epochs have been taken after this many steps: samples taken
+  // / size of the set, as a fraction. For a client, the set is its own part of the data set.
   std::vector<double> epochs(uint64_t steps) const;
   // Returns the steps [from, steps()) in order, prepared in the background.
   std::unique_ptr<Loader<StepFeed>> steps_from(uint64_t from) const;
-  // Returns the part of rank `rank` in a step, which is counted from 0.
+  // Returns rank `rank`'s part of step `step`. Steps are counted from 0.
   StepFeed part(uint64_t step, int rank) const;
   // Returns this rank's part of the validation samples: at most max_samples over all ranks, spread
   // evenly over the held-out data.

@@ -21,7 +21,8 @@ Memory<float> ParameterValues::in_place(int parameter) {
   return replica_.storage().updated_whole(parameter);
 }
 
-// Calls use(elements, index of the first one in the whole) for each run that this rank owns.
+// Calls use(elements, index of the first element in the whole parameter) for each run of elements
+// that this rank owns.
 template <typename Use>
 void ParameterValues::with_owned(int parameter, const Use& use) {
   replica_.finish_values();

@@ -25,7 +25,7 @@ struct Batch {
   std::vector<int32_t> targets;  // target of each token or sample; negative: ignored
   std::vector<float> float_targets;
   std::vector<int32_t> document_starts;  // see MicroBatch::document_starts
-  int weight = 1;                        // 0: a copy of another rank's batch, which has no effect
+  int weight = 1;                        // 0: a copy of another rank's batch that has no effect
   // Set if the tokens of samples are divided over ranks. The other members then contain the tokens
   // of one rank.
   std::shared_ptr<const TokenPartition> partition;

@@ -34,7 +34,7 @@ void ExactSum::add(double term) {
     return;
   }
   uint64_t mantissa = (bits & (kHidden - 1)) | kHidden;
-  // position of its last bit
+  // position of the mantissa's last bit, counted from the first digit's last bit
   int place = static_cast<int>(exponent) - 1023 - kMantissaBits - kLowestBit;
   if (place <= -(kMantissaBits + 1)) return;  // below the last digit; includes 0 and subnormals
   if (place < 0) {

@@ -92,8 +92,8 @@ class Preconditioned {
     }
   }
 
-  // Projects the tensor into the bases; with `back`, a projected tensor back. Each dimension in
-  // turn is rotated to the last position.
+  // Projects the tensor into the bases or, if `back` is yes, a projected tensor back out of them.
+  // In turn, each dimension is first and is rotated to the last position.
   std::vector<float> project(std::vector<float> values, Transpose back) const {
     for (const Mode& mode : modes_) {
       if (!mode.is_preconditioned()) {

@@ -83,7 +83,7 @@ class OwnerAssignment {
 
   size_t home_of(const Piece& piece) const { return homes_.at(piece.parameter); }
 
-  // Visits all pieces of matrices that are computed here, by owner.
+  // Visits all pieces of matrices that are computed here, owner by owner.
   template <typename Visit>
   void visit_here(const Visit& visit) const {
     const auto self = static_cast<size_t>(exchange_.self());

@@ -55,7 +55,7 @@ class OffloadedPieces : public PieceLoopObserver {
   StatesOf states_of_;
   std::mutex mutex_;
   std::vector<Chunk> chunks_;
-  std::vector<size_t> chunk_of_;  // by range: its chunk
+  std::vector<size_t> chunk_of_;  // index of each range's chunk
   size_t open_ = 0;               // index of the first chunk that the loop has not left
 };
 

@@ -59,13 +59,14 @@ class KeptState : public PiecewiseSource {
 
   Communicator& survivors_;
   std::vector<Part> parts_;
-  // by part: offset of each piece, by the piece's name
+  // for each part, the offsets of its pieces, by piece_name()
   std::vector<std::map<std::string, int64_t>> places_;
   bool fetched_ = false;
   mutable std::vector<RequestedRange> wanted_;
   mutable size_t served_ = 0;        // number of requests that have been served
-  std::vector<std::byte> received_;  // bytes received from other ranks, by holder, then by request
-  std::vector<size_t> place_of_wanted_;  // by request: offset in received_
+  // bytes received from other ranks, in the order of holders, then of requests
+  std::vector<std::byte> received_;
+  std::vector<size_t> place_of_wanted_;  // for each request, its offset in received_
 };
 
 }  // namespace tutti::training

@@ -28,8 +28,9 @@
 
 namespace tutti::training {
 
-// The copies on this rank. The object outlives the sessions of a process, which continue from each
-// other's states. One thread at a time may use it.
+// The parts and copies on this rank. The object outlives the sessions of a process: after a loss of
+// ranks, the next session continues from the state that the previous one kept. One thread at a time
+// may use the object.
 class MemoryCopies {
  public:
   // Creates an empty object. `copies`: number of other ranks that keep a copy of each rank's part,

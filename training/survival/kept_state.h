@@ -63,7 +63,7 @@ class KeptState : public PiecewiseSource {
   std::vector<std::map<std::string, int64_t>> places_;
   bool fetched_ = false;
   mutable std::vector<RequestedRange> wanted_;
-  mutable size_t served_ = 0;        // number of requests that have been served
+  mutable size_t served_ = 0;  // number of requests that have been served
   // bytes received from other ranks, in the order of holders, then of requests
   std::vector<std::byte> received_;
   std::vector<size_t> place_of_wanted_;  // for each request, its offset in received_

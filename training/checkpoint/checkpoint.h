@@ -12,12 +12,12 @@
 
 namespace tutti::training {
 
-// A checkpoint whose values are verified before they are used: the checksum of each piece, or of
-// the whole file if an earlier version wrote it without checksums of pieces. A missing, truncated
-// or damaged file throws an Error that names the file and suggests an older complete checkpoint
-// beside it. The class never falls back to another step by itself; a resumed run does so and
-// reports it (lineage.h). Error codes: invalid_argument; system if a file cannot be opened;
-// unsupported if a newer version wrote it.
+// A checkpoint whose values are verified before they are used. It verifies the checksum of each
+// piece or, if an earlier version wrote the file without checksums of pieces, the checksum of the
+// whole file. A missing, truncated or damaged file throws an Error that names the file and suggests
+// an older complete checkpoint beside it. The class never falls back to another step; choose_step()
+// does, for a resumed run, which reports it (lineage.h). Error codes: invalid_argument; system if a
+// file cannot be opened; unsupported if a newer version wrote it.
 class Checkpoint : public PiecewiseSource {
  public:
   // Opens the folder of a step, or a directory of steps, from which it takes the step that was

@@ -31,7 +31,8 @@ class Fence {
   // Makes the last writer of `history` the writer of the directory, unless it is already.
   // `published`: highest fence number of the steps in the directory; a new fence gets a higher one.
   // Throws Error(invalid_argument) if the directory belongs to a writer that is not in `history`,
-  // Error(system) if the directory cannot be written.
+  // unless that writer is of another start of the job and no writer in `history` has written to the
+  // directory; Error(system) if the directory cannot be written.
   Fence(std::string directory, WriterHistory history, uint64_t published);
 
   const FenceMark& mark() const { return mark_; }

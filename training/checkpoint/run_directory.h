@@ -60,7 +60,7 @@ class RunDirectory {
   const std::optional<ChosenStep>& resumed() const { return resumed_; }
 
   // Call when the run begins. Sets steps aside, warns about steps that were skipped or set aside,
-  // and removes unfinished folders of dead jobs. No step changes before this call.
+  // and removes unfinished folders of dead jobs. No step is moved or removed before this call.
   void begin();
   // Creates and returns an empty folder for the files that come with a new run's model. The folder
   // becomes kCompanionFolder when the run has its first step. Until then the folder of the previous

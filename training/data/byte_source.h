@@ -12,7 +12,7 @@ namespace tutti::training {
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  // Reads into `bytes`: at least 1 byte, unless the file has ended. Returns the number of bytes
+  // Reads bytes into `bytes`, at least one unless the file has ended. Returns the number of bytes
   // read, or 0 at the end of the file. Throws Error that names the file.
   virtual size_t read(std::span<char> bytes) = 0;
   // Returns the number of bytes of the file on disk that have been consumed.

@@ -124,8 +124,8 @@ class TokenWindows : public DataSet {
   uint64_t validation_size_ = 0;
 };
 
-// Examples for models that predict one token from the previous `context` tokens, which are 0 before
-// the text's start.
+// Examples for models that predict one token from the previous `context` tokens. Tokens before the
+// start of the text are 0.
 class NextToken : public DataSet {
  public:
   NextToken(Tokens tokens, int64_t context);

@@ -48,8 +48,8 @@ std::vector<double> shares_of(const std::vector<SampledSet>& sets) {
 
 // Returns the number of turns of each data set in the shortest cycle with the right proportions.
 std::vector<uint32_t> count_turns(const std::vector<double>& shares) {
-  // tolerance of the test whether a number of turns is whole: it covers the rounding error of a
-  // share (about 1e-16) times the length of the longest cycle
+  // A number of turns counts as whole within this tolerance, which covers the rounding error of a
+  // share (about 1e-16) times the length of the longest cycle.
   constexpr double kRounding = 1e-9;
   uint32_t length = 1;
   const auto is_whole = [&](double share) {

@@ -27,8 +27,8 @@ struct XXH3_state_s;
 
 namespace tutti::training {
 
-// Mark of tokens that are not targets. Tokens have 31 bits; bit 32 is set in marked tokens, which
-// are therefore negative.
+// Mark of tokens that are not targets. Tokens have 31 bits; the top bit is set in marked tokens,
+// which are therefore negative.
 constexpr int32_t kUnpredicted = INT32_MIN;
 constexpr int32_t unpredicted(int32_t token) { return token | kUnpredicted; }
 constexpr bool is_predicted(int32_t token) { return token >= 0; }

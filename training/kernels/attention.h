@@ -31,11 +31,12 @@ struct AttentionShape {
   // For each query row, the index (among its sample's keys) of the first key to which the query
   // attends, and the index after the last such key. A query may therefore be anywhere among the
   // keys, or attend to none: packed documents, a sliding window (Beltagy et al.: Longformer, 2020),
-  // cached keys, or keys in parts. If they are empty, a query attends to the keys from the first
-  // one to its own.
+  // cached keys, or keys in parts. If `starts` is empty, a query attends from its sample's first
+  // key on; if `ends` is empty, up to its own key.
   std::span<const int32_t> starts;
   std::span<const int32_t> ends;
-  BitsOf bits = BitsOf::strides;  // see gemm.h: what may change the bits of the matrix products
+  // selects what may change the bits of the matrix products (gemm.h)
+  BitsOf bits = BitsOf::strides;
 
   int64_t rows() const { return samples * context; }
   int64_t width() const { return heads * head_size; }

@@ -53,8 +53,9 @@ struct QuantizedProduct {
   OperandKind b = OperandKind::weight;
   bool hadamard = false;  // nvfp4: apply the Hadamard transform
   // nvfp4: seed of the random numbers that round gradients. The index of an element's random number
-  // is (first_row + row) * terms + term, where `row` is its row of op(a) (of op(b): its column) and
-  // `terms` is the number of terms (with `hadamard`, rounded up to whole blocks).
+  // is (first_row + row) * terms + term, where `row` is its row of op(a) (for an element of b: its
+  // column of op(b)) and `terms` is the number of terms (with `hadamard`, rounded up to whole
+  // blocks).
   uint64_t seed = 0;
   int64_t first_row = 0;
 };

@@ -29,8 +29,8 @@ class FileMemory {
   // Starts to read the range's pages. Does not block for the disk.
   void start_reading(Range range) const;
   // Blocks until the range's pages are in memory and, if `writes` is true, can be written without a
-  // page fault. Throws Error(system) if the file cannot be read. (Touching a page that cannot be
-  // read raises SIGBUS.)
+  // page fault. Throws Error(system) if the file cannot be read, whereas touching such a page would
+  // raise SIGBUS.
   void load(Range range, bool writes) const;
   // Copies `bytes` to address `to` in this memory, without reading pages that are completely
   // overwritten. Throws as evict() does.

@@ -141,8 +141,8 @@ class OwnerAssignment {
   }
 
   const MatrixExchange& exchange_;
-  std::vector<std::vector<Piece>> pieces_;  // by owner: its pieces of matrices
-  std::map<int, size_t> homes_;             // by parameter: the owner that computes it
+  std::vector<std::vector<Piece>> pieces_;  // each owner's pieces of matrices
+  std::map<int, size_t> homes_;             // key: parameter; value: the owner that computes it
 };
 
 }  // namespace

@@ -138,8 +138,8 @@ class Counter {
   void end() { counts_.back().missing = static_cast<uint64_t>(std::ranges::count(places_, kNone)); }
 
   size_t data_set_;
-  std::vector<int64_t> places_;  // by example: its place in this epoch
-  std::vector<int64_t> before_;  // by example: its place in the epoch before
+  std::vector<int64_t> places_;  // place of each example in this epoch
+  std::vector<int64_t> before_;  // place of each example in the epoch before
   std::vector<EpochCount> counts_;
 };
 

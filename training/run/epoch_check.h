@@ -10,7 +10,7 @@ namespace tutti::training {
 
 struct EpochCheckOptions {
   std::vector<uint64_t> sizes;  // number of examples of each data set
-  std::vector<double> weights;  // sampling weights of the data sets; empty: by their sizes
+  std::vector<double> weights;  // sampling weights of the data sets; empty: proportional to sizes
   uint64_t batch = 32;          // samples per step, over all ranks
   uint64_t micro_batch = 8;
   uint64_t seed = 1;
@@ -24,7 +24,7 @@ struct EpochCount {
   uint64_t epoch = 0;
   uint64_t taken = 0;     // number of samples
   uint64_t repeated = 0;  // number of examples that were taken more than once
-  // number of examples that were not taken; 0 for the last epoch, which is incomplete
+  // number of examples that were not taken; 0 for an incomplete last epoch
   uint64_t missing = 0;
   uint64_t same_place = 0;  // number of examples at the same place as in the epoch before
 };

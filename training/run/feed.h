@@ -1,4 +1,5 @@
-// Chooses the samples of each step, divides them into micro-batches, and assigns these to ranks.
+// Chooses the samples of each step, divides them into micro-batches, and assigns the micro-batches
+// to ranks.
 //
 //   samples of a step  | 0 1 2 3 | 4 5 6 7 | 8 9 10 11 | 12 13 |     micro-batches of 4
 //   2 ranks            |----- rank 0 ------|------ rank 1 -----|     2 passes each
@@ -6,8 +7,8 @@
 // A rank without samples repeats the last micro-batch with weight 0, so that it takes part in the
 // communication of the others.
 //
-// The assignment is pure arithmetic on sample numbers. For any number of ranks, a micro-batch has
-// the same samples and shapes, and therefore the same bits.
+// The assignment is pure arithmetic on the indices of samples. A micro-batch has the same samples
+// and shapes, and therefore the same bits, for any number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct FeedOptions {
   uint64_t micro_batch = 8;  // samples per forward and backward pass
   uint64_t samples = 0;      // samples of the whole run; the last step may be smaller
   uint64_t seed = 1;
-  int rank = 0;  // a rank >= `ranks` computes nothing
+  int rank = 0;  // a rank >= `ranks` has no samples of its own
   int ranks = 1;
   // This rank's index among the ranks that share each sample's tokens, and the number of those
   // ranks. `window`: attention window in tokens; 0: unlimited.
@@ -33,7 +34,7 @@ struct FeedOptions {
   int token_ranks = 1;
   int64_t window = 0;
   int workers = 1;              // number of threads that prepare steps ahead; 0: prepare on demand
-  std::vector<double> weights;  // sampling weights of the data sets; empty: by size
+  std::vector<double> weights;  // sampling weights of the data sets; empty: proportional to sizes
   // Number of labels of each client's data, if ranks are clients that have different data
   // (data/client_set.h). 0: all ranks share the samples.
   int64_t labels_per_client = 0;

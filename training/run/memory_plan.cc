@@ -111,7 +111,7 @@ class PartPlan {
 // while one of them is exchanged. With `of_gradients`, buckets of a single rank are not exchanged,
 // so that one suffices.
 int64_t planned_buckets(const Layout& layout, bool of_gradients) {
-  std::map<std::pair<int64_t, bool>, int64_t> counts;  // by size, and whether they are exchanged
+  std::map<std::pair<int64_t, bool>, int64_t> counts;  // key: size, and whether it is exchanged
   for (const Bucket& bucket : layout.buckets) {
     ++counts[{bucket.size, !of_gradients || bucket.ranks > 1}];
   }
@@ -152,7 +152,7 @@ PlannedActivations planned_activations(const Model& model, const Profile& profil
                                        const pipeline::RankPlan& rank,
                                        const pipeline::Placement& placement,
                                        const ReplicaOptions& replica, bool split) {
-  std::map<int, PartMemory> parts;  // by chunk: its memory
+  std::map<int, PartMemory> parts;  // memory of each chunk
   int64_t scratch = 0, validation = 0, largest = 0;
   const bool in_files = replica.storage.offload.activations();
   for (const int chunk : placement.own_chunks) {

@@ -1,7 +1,8 @@
-// Estimates each rank's memory before a run starts. Parameters, gradients, masters and optimizer
-// state follow by arithmetic (layout.h). Activations are measured by running one micro-batch
-// through the model, one unit at a time, so that a model larger than memory can be planned if its
-// largest unit fits. Activations and messages of a pipeline are counted in its plan.
+// Estimates each rank's memory before a run starts. The memory of parameters, gradients, masters
+// and optimizer state is computed from the layout (layout.h). Activations are measured by running
+// one micro-batch through the model, one unit at a time, so that a model larger than memory can be
+// planned if its largest unit fits. A pipeline's plan determines how many activations and messages
+// exist at once.
 #pragma once
 
 #include <cstdint>

@@ -66,7 +66,7 @@ void ParameterValues::write(int parameter, std::span<const float> values) {
     if (piece.piece.parameter == parameter) store_masters(piece);
   }
   if (!replica_.storage().whole_values()) {
-    replica_.publish();  // resident buckets are gathered again
+    replica_.publish();  // drops resident buckets, which are then gathered again
     return;
   }
   // Writes all parts, because other ranks' parts would be gathered only with the next update.

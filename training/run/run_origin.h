@@ -29,12 +29,13 @@ class RunOrigin {
 
   // Returns the run's directory. Null on ranks other than 0, and for a run without a directory.
   RunDirectory* directory() { return directory_ ? &*directory_ : nullptr; }
-  // Loads the step to resume or the initial parameters, and calls RunDirectory::begin(): from then
-  // on the run's directory may be modified. `steps`: the number of steps of the run.
+  // Result of load().
   struct Begun {
     uint64_t done = 0;            // number of completed steps
     Json state = Json::object();  // the trainer's saved state; empty: a new run
   };
+  // Loads the step to resume or the initial parameters, and calls RunDirectory::begin(), from which
+  // on the run's directory may be modified. `steps`: number of steps of the run.
   Begun load(Replica& replica, Model& model, uint64_t steps);
 
  private:

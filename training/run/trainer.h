@@ -61,7 +61,7 @@ struct TrainResult {
   Evaluation validation;  // set after the last step; otherwise empty
   double samples_per_second = 0;
   double waiting_share = 0;
-  std::vector<RankReport> ranks;  // by rank: its report
+  std::vector<RankReport> ranks;  // reports of all ranks, indexed by rank
   std::string digest;  // with servers: digest of the model's values (checkpoint/checksum.h)
   std::vector<std::string> digests;  // if requested: digests of each rank's parameters
   MemoryReport memory;

@@ -32,7 +32,7 @@ void fill(StatePart& part, const Json& state, std::span<const TensorPiece> piece
 // other hosts come first.
 std::vector<int> distances_by_hosts(const std::vector<std::string>& hosts) {
   const size_t ranks = hosts.size();
-  std::vector<std::pair<int64_t, int>> found;  // number of copies on the same host, by distance
+  std::vector<std::pair<int64_t, int>> found;  // (copies on the same host, distance)
   for (size_t distance = 1; distance < ranks; ++distance) {
     int64_t beside = 0;
     for (size_t rank = 0; rank < ranks; ++rank) {
@@ -165,8 +165,8 @@ MemoryCopies::Found MemoryCopies::find(Communicator& survivors, bool spare) {
   for (const auto& part : held) {
     if (part->step != step || part->epoch != epoch) continue;
     parts[static_cast<size_t>(part->rank)].kept = part;
-    // This state must remain until all ranks have kept a newer one, so the next generation
-    // overwrites the other one.
+    // All ranks must keep this state until they have a newer one, so the next state is written to
+    // the other generation.
     next_ = std::ranges::count(generations_[0], part) > 0 ? 1 : 0;
   }
   result.state = std::make_shared<KeptState>(survivors, step, std::move(parts));

@@ -1,8 +1,8 @@
 // Names in a directory of checkpoints:
 //
-//   step-00000123/                complete: unfinished steps never have such a name
-//   .step-00000124.tmp-4f1c09ab/  being written or removed, or left by a dead run
-//   latest                        text: the name of the step that was saved last
+//   step-00000123/                a complete step; unfinished steps never have such a name
+//   .step-00000124.tmp-4f1c09ab/  a step that is being written or removed, or was left by a dead run
+//   latest                        file with the name of the step that was saved last
 //   best                          link to the step with the lowest validation loss
 //   lock                          names the job that works here (directory_lock.h)
 //   set-aside-1/step-00000200/    steps that a resumed run set aside (run_directory.h)

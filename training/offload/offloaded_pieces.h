@@ -1,7 +1,7 @@
 // Loads the files of owned pieces while loops use them, and writes them back. Adjacent ranges form
 // chunks, which are read ahead of the loop and written behind it.
 //
-//   the loop is in chunk k    k-1: being written   k    k+1, k+2: loaded   k+3: being read
+//   the loop is in chunk k    k-1: being written   k, k+1, k+2: loaded   k+3: being read
 //
 // At most kChunks chunks are in memory, which together form the window.
 #pragma once

@@ -26,9 +26,9 @@ struct StatePart {
 
 // The assembled state. Values may be in other ranks' memory, so reading takes two passes:
 //
-//   read everything that this rank needs      nothing changes; the requests are recorded
+//   reads of all that this rank needs         return nothing; the requests are recorded
 //   fetch()                                   collective: ranks send each other what was requested
-//   read the same, in the same order          returns the values
+//   the same reads, in the same order         return the values
 class KeptState : public PiecewiseSource {
  public:
   struct Part {

@@ -1,7 +1,7 @@
 // Names in a directory of checkpoints:
 //
 //   step-00000123/                a complete step; unfinished steps never have such a name
-//   .step-00000124.tmp-4f1c09ab/  a step that is being written or removed, or was left by a dead run
+//   .step-00000124.tmp-4f1c09ab/  a step being written or removed, or left by a dead run
 //   latest                        file with the name of the step that was saved last
 //   best                          link to the step with the lowest validation loss
 //   lock                          names the job that works here (directory_lock.h)

@@ -22,7 +22,8 @@ Error no_checkpoint(const std::string& directory) {
            "use a run directory, which contains folders named step-N, or one of its step folders"});
 }
 
-// Returns a difference between the header's and the manifest's descriptions of pieces, or "".
+// Returns the name of a piece that the manifest and the header of its file describe differently, or
+// "" if there is none.
 std::string disagreement(const Manifest& manifest, int file, const SafetensorsFile& stored) {
   for (const TensorEntry& tensor : manifest.tensors) {
     for (const auto& [slice, pieces] : tensor.slices) {

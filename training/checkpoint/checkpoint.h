@@ -12,19 +12,20 @@
 
 namespace tutti::training {
 
-// A checkpoint whose values are verified before they are used: the checksum of each piece, or of
-// the whole file if an earlier version wrote it without checksums of pieces. A missing, truncated
-// or damaged file throws an Error that names the file and suggests an older complete checkpoint
-// beside it. The class never falls back to another step by itself; a resumed run does so and
-// reports it (lineage.h). Error codes: invalid_argument; system if a file cannot be opened;
-// unsupported if a newer version wrote it.
+// A checkpoint whose values are verified before they are used. It verifies the checksum of each
+// piece or, if an earlier version wrote the file without checksums of pieces, the checksum of the
+// whole file. A missing, truncated or damaged file throws an Error that names the file and suggests
+// an older complete checkpoint beside it. The class never falls back to another step; choose_step()
+// does, for a resumed run, which reports it (lineage.h). Error codes: invalid_argument; system if a
+// file cannot be opened; unsupported if a newer version wrote it.
 class Checkpoint : public PiecewiseSource {
  public:
-  // Opens `directory`, which is either the folder of one step or a directory of steps; of the
-  // latter it opens the step that was saved last. Throws as described above, and if there is no
-  // step.
+  // Opens the folder of a step, or a directory of steps, from which it takes the step that was
+  // saved last. Throws the errors that are described above the class, and Error(invalid_argument)
+  // if there is no step.
   static Checkpoint open(const std::string& directory);
-  // Like open(FOLDER) and verify(), but errors do not suggest other checkpoints.
+  // Do the same as open(FOLDER) and verify(), except that their errors do not suggest another
+  // checkpoint.
   static Checkpoint open_alone(const std::string& folder);
   void verify_alone() const;
   // Opens the folder of a step whose files this job has just verified, so that its pieces are read
@@ -33,16 +34,17 @@ class Checkpoint : public PiecewiseSource {
 
   // Returns the folder of the step.
   const std::string& path() const { return where(); }
-  // Checks that all files exist with their expected sizes, without reading them. Throws as above.
+  // Checks that all files exist with their expected sizes, without reading them. Throws the errors
+  // that are described above the class.
   void check_sizes() const;
-  // Reads and verifies all files. Throws as above.
+  // Reads and verifies all files. Throws the errors that are described above the class.
   void verify() const;
-  // Reads and verifies one file. Throws as verify_alone().
+  // Reads and verifies one file. Its errors do not suggest another checkpoint.
   void verify_file(int file) const;
 
  private:
   explicit Checkpoint(std::string path);
-  // An open file, and which of its bytes have had their checksums verified.
+  // An open file, and a record of the checksums that have been verified.
   struct File {
     SafetensorsFile stored;
     bool is_verified = false;  // true if the checksum of the whole file was verified
@@ -50,8 +52,8 @@ class Checkpoint : public PiecewiseSource {
     std::set<std::string, std::less<>> pieces = {};
   };
 
-  // Opens a file or returns it if it is open. The errors of these functions do not suggest other
-  // checkpoints.
+  // Opens a file, or returns it if it is open. The errors of opened_file() and verified() do not
+  // suggest another checkpoint.
   File& opened_file(int file) const;
   const std::byte* verified(const StoredPiece& piece, const std::string& name) const;
   const std::byte* bytes_of(const StoredPiece& piece, const std::string& name, size_t first,
@@ -59,8 +61,9 @@ class Checkpoint : public PiecewiseSource {
   static bool is_whole(const std::string& path);
   static Error refusal(const std::string& path, const Error& error);
 
-  bool is_verified_ = false;                        // the job verified all files
-  mutable std::vector<std::optional<File>> files_;  // by file; empty: not opened yet
+  // true if the job has already verified all files
+  bool is_verified_ = false;
+  mutable std::vector<std::optional<File>> files_;  // indexed by file; empty: not opened yet
 };
 
 }  // namespace tutti::training

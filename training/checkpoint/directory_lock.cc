@@ -24,7 +24,7 @@ namespace {
 struct Holder {
   std::string host;
   pid_t pid = 0;
-  std::string born;   // start time of the process, as the kernel counts it since boot
+  std::string born;   // start time of the process since boot, and ID of that boot
   std::string since;  // start time for messages
   std::string run;
   Writer writer;

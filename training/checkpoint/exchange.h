@@ -18,7 +18,7 @@ namespace tutti::training {
 void export_safetensors(const Checkpoint& checkpoint, const std::string& path,
                         DType dtype = DType::f32);
 
-// Reads elements [first, first + out.size()) of the transposed matrix.
+// Reads elements [first, first + out.size()) of the transpose of a stored matrix.
 void read_transposed(const StoredTensor& stored, int64_t first, Tensor out);
 
 // A model from one safetensors file: the file's tensor X is "model.X" here.
@@ -29,8 +29,8 @@ void read_transposed(const StoredTensor& stored, int64_t first, Tensor out);
 // parameters, are skipped.
 class ImportedModel : public TensorSource {
  public:
-  // `renamed`: from a parameter's name to its name in the file, where they differ. Throws as
-  // SafetensorsFile does, and Error(invalid_argument) for a missing renamed tensor.
+  // `renamed`: maps a parameter's name to its name in the file, where the two names differ. Throws
+  // as SafetensorsFile does, and Error(invalid_argument) for a missing renamed tensor.
   explicit ImportedModel(const std::string& path,
                          const std::map<std::string, std::string>& renamed = {});
 

@@ -94,7 +94,7 @@ Fence::Fence(std::string directory, WriterHistory history, uint64_t published)
       return;
     }
     if (now && !may_follow(now->writer)) throw taken_by(*now);
-    // has no effect if another writer creates it first
+    // has no effect if another writer creates that file first
     create(std::max(now ? now->number : 0, published) + 1);
   }
   give_up(directory_);
@@ -110,8 +110,9 @@ void Fence::require() const {
                .remedy = "restart the run with --resume"});
 }
 
-// Returns true if `writer` may take over. A new start holds the directory's lock, so earlier starts
-// have ended. Survivors of the same start may take over only from members to which they belonged.
+// Returns true if this writer may take over from `writer`. A new start holds the directory's lock,
+// so earlier starts have ended. Survivors of the same start may take over only from members to
+// which they belonged.
 bool Fence::may_follow(const Writer& writer) const {
   const bool is_of_another_start = writer.start != mark_.writer.start;
   return history_.has(writer) || (is_of_another_start && !history_.has_written);

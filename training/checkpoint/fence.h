@@ -9,9 +9,10 @@
 //   fence-00000002   {"number": 2, "start": S, "epoch": 1, "digest": D1}   the survivors
 //
 // The file with the highest number names the writer. A group of ranks takes over by creating the
-// next number. Only one group can create that file, and only a group whose ranks belonged to the
-// previous writer may. A former writer reads the fence before it publishes a step and then fails. A
-// step with a higher number is never replaced or removed.
+// file with the next number. Only one group can create that file. A group tries only if its ranks
+// belonged to the previous writer, or if it is a new start of the job, which holds the directory's
+// lock. A former writer reads the fence before it publishes a step and then fails. A writer never
+// replaces or removes a step that has a higher number than its own.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +28,11 @@ inline constexpr const char* kFencePrefix = "fence-";
 
 class Fence {
  public:
-  // Makes the last writer of `history` the writer of the directory, with a number above
-  // `published`, the highest number of the steps there. Throws Error(invalid_argument) if the
-  // directory belongs to a writer that is not in `history`, Error(system) if the directory cannot
-  // be written.
+  // Makes the last writer of `history` the writer of the directory, unless it is already.
+  // `published`: highest fence number of the steps in the directory; a new fence gets a higher one.
+  // Throws Error(invalid_argument) if the directory belongs to a writer that is not in `history`,
+  // unless that writer is of another start of the job and no writer in `history` has written to the
+  // directory; Error(system) if the directory cannot be written.
   Fence(std::string directory, WriterHistory history, uint64_t published);
 
   const FenceMark& mark() const { return mark_; }

@@ -1,6 +1,7 @@
 // Reads whole files, and writes files durably.
 //
-// All functions throw Error(system) that names the file.
+// Functions that fail throw an Error that names the file: code system, or invalid_argument for
+// reading something that is not a regular file.
 #pragma once
 
 #include <cstddef>

@@ -17,8 +17,8 @@ std::vector<std::string> not_finite(const TensorSource& source);
 
 // Reads the whole source, which has a tensor "model.NAME" for each parameter. Throws
 // Error(invalid_argument) that names the tensors that are missing, unknown, of another shape, or
-// not finite. Where the model ties its output layer to its embedding, accepts a file that also
-// stores the output layer (some GPT-2 files do).
+// not finite. If the model ties its output layer to its embedding, the file may also store the
+// output layer as a copy of the embedding (some GPT-2 files do).
 void check_initial(Model& model, const TensorSource& source, const std::string& path);
 
 }  // namespace tutti::training

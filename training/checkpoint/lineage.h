@@ -1,7 +1,7 @@
 // Finds the run to which the steps in a directory belong, and chooses the step to resume.
 //
 // A run has an identity, which all of its steps and resumes share. Steps in an earlier format have
-// none and belong to the run that continues from them.
+// no identity and belong to the run that continues from them.
 #pragma once
 
 #include <cstdint>
@@ -45,14 +45,15 @@ struct ChosenStep {
   bool is_latest = false;  // true if the file `latest` names this step
 };
 
-// Throws Error if a step's files are incomplete or damaged; the step is then skipped.
+// A check of a step's files. It throws Error if they are incomplete or damaged; choose_step() then
+// skips the step.
 using StepCheck = std::function<void(const Checkpoint&)>;
 
-// Returns the newest complete step of a run; with `wanted`, the newest up to that step, which must
-// exist. If the directory has several runs, chooses the run of the step that `latest` names. Calls
-// `check` for a step before choosing it; the default reads all of its files. Throws
-// Error(invalid_argument) if there is no such step or the run is ambiguous, and Error(unsupported)
-// for a step that a newer version has saved, which is never skipped.
+// Returns the newest complete step of a run; with `wanted`, the newest complete step up to
+// `wanted`, which must exist itself. If the directory has several runs, chooses the run of the step
+// that `latest` names. Calls `check` for a step before choosing it; the default reads all of its
+// files. Throws Error(invalid_argument) if there is no such step or the run is ambiguous, and
+// Error(unsupported) for a step that a newer version has saved, which is never skipped.
 ChosenStep choose_step(const std::string& directory, std::optional<int64_t> wanted,
                        const StepCheck& check = &Checkpoint::verify_alone);
 

@@ -231,7 +231,7 @@ std::string to_text(const Manifest& manifest) {
     if (manifest.state.is_object() && Json::parse("{" + rest) == root) {
       return first_line(rest) + rest;
     }
-  } catch (const Error& error) {  // thrown by either function
+  } catch (const Error& error) {  // thrown by dump() or parse()
     problem = error.what();
   }
   throw Error(ErrorCode::invalid_argument,

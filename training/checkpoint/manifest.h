@@ -21,7 +21,7 @@ struct StoredPiece {
   int64_t first = 0;
   int64_t count = 0;
   int file = 0;  // index in Manifest::files
-  // checksum of the piece's bytes, as Checksum::hex(); empty: an earlier version saved it
+  // checksum of the piece's bytes, as Checksum::hex(); empty if an earlier version saved the piece
   std::string checksum;
   bool operator==(const StoredPiece&) const = default;
 };
@@ -49,7 +49,7 @@ struct TensorEntry {
 struct FileEntry {
   uint64_t bytes = 0;
   std::string checksum;  // checksum of the whole file, as Checksum::hex()
-  // checksum of SafetensorsFile::header(); empty: an earlier version saved it
+  // checksum of SafetensorsFile::header(); empty if an earlier version saved the file
   std::string header_checksum;
   bool operator==(const FileEntry&) const = default;
 };
@@ -63,7 +63,7 @@ struct Manifest {
   int64_t step = 0;
   std::string run;     // ID of the run that saved the step; empty in an earlier format
   FenceMark fence;     // the writer that saved the step; number 0 in an earlier format
-  Json model = "";     // of the tensors: Model::configuration()
+  Json model = "";     // Model::configuration() of the saved model
   Json configuration;  // configuration of the run; empty in an earlier format
   Json state;          // state of the trainer; a JSON object
   std::vector<FileEntry> files;

@@ -50,10 +50,10 @@ void Publication::publish(std::string_view manifest,
   directory_.has_published(step_);
 }
 
-// Renames the folder to the step's name. An existing step is exchanged atomically with the new one;
-// on file systems without exchange it is missing for a moment. A step of another run is set aside.
-// A later writer's step is kept: if it gets the name after the fence was read, the plain rename()
-// fails, and an exchange is undone.
+// Renames the folder to the step's name. An existing step of the run is exchanged atomically with
+// the new one. A step of another run, and on file systems without exchange any existing step, is
+// set aside first, so that the name is missing for a moment. A later writer's step is kept: if it
+// was published after the fence was read, the plain rename() fails, and an exchange is undone.
 void Publication::give_name() const {
   const std::string name = cat(directory_.path(), '/', step_name(step_));
   const auto exchange = [&] {

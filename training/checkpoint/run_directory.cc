@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the path as the user wrote it, without a trailing slash.
+// Returns the normalized path without a trailing slash. Throws if it is the folder of a step.
 std::string checked_path(const std::string& directory) {
   std::string path = without_slash(directory);
   if (path.empty()) path = ".";
@@ -92,7 +92,7 @@ std::string make_with_temporary(const std::string& directory) {
 }
 
 // Returns the highest fence number of the steps. It is needed because the fence's file may have
-// been removed, or steps copied from elsewhere.
+// been removed, or steps may have been copied from elsewhere.
 uint64_t highest_fence_of_steps(const std::string& directory) {
   uint64_t highest = 0;
   for (const StepFolder& seen : scan_steps(directory)) highest = std::max(highest, seen.fence);
@@ -109,7 +109,7 @@ std::string listed(const std::vector<int64_t>& steps) {
 
 }  // namespace
 
-// Damaged steps still count as a run: with or_new they do not start a new one.
+// Damaged steps also count as a run: with or_new, they prevent the start of a new run.
 bool RunDirectory::resumes(const std::string& directory, const RunStart& start) {
   return start.resume && !(start.or_new && steps_in(directory).empty());
 }
@@ -120,7 +120,8 @@ RunDirectory::RunDirectory(std::string directory, const RunStart& start, WriterH
   check_options(start);
   const bool resumed = resumes(path_, start);
   if (resumed) {
-    // Checks no files: the lock names the run, and the manifests tell which it is.
+    // Reads only the manifests, because the lock needs the ID of the run. The files are checked
+    // once the directory is locked.
     run_ = chosen(path_, start, check_nothing).checkpoint.manifest().run;
   } else {
     make(path_);

@@ -32,7 +32,7 @@ struct RunStart {
   bool resumable = true;
 };
 
-// Key in a checkpoint's state of the validation loss, if it was known.
+// Key of the validation loss in a checkpoint's state. The state has it only if the loss was known.
 inline constexpr const char* kValidationLoss = "validation_loss";
 
 // Folder in a run's directory for the files that came with its model; exports include them.
@@ -40,11 +40,11 @@ inline constexpr const char* kCompanionFolder = "hugging-face";
 
 class RunDirectory {
  public:
-  // Creates and locks the directory and chooses the step to resume; changes nothing else. `history`
-  // lists the writers that this process continues, if its job has lost ranks. `check` verifies the
-  // files of a step to resume. Throws Error(invalid_argument) if the directory belongs to another
-  // run or job, is a step's own folder, has nothing to resume, or was written to by another part of
-  // the job in `history`; Error(system) if it cannot be written.
+  // Creates and locks the directory, becomes its writer (fence.h) and chooses the step to resume.
+  // Changes no steps. `history` lists the writers that this process continues, if its job has lost
+  // ranks. `check` verifies the files of a step to resume. Throws Error(invalid_argument) if the
+  // directory belongs to another run or job, is a step's own folder, has nothing to resume, or was
+  // written to by another part of the job in `history`; Error(system) if it cannot be written.
   RunDirectory(std::string directory, const RunStart& start, WriterHistory history = {},
                const StepCheck& check = &Checkpoint::verify_alone);
   // Returns true if this start resumes a run.
@@ -59,8 +59,8 @@ class RunDirectory {
   // Returns the step from which the run continues; empty for a new run.
   const std::optional<ChosenStep>& resumed() const { return resumed_; }
 
-  // Call when the run begins. Warns about steps that were skipped or set aside, and removes
-  // unfinished folders of dead jobs. The directory changes only from this call on.
+  // Call when the run begins. Sets steps aside, warns about steps that were skipped or set aside,
+  // and removes unfinished folders of dead jobs. No step is moved or removed before this call.
   void begin();
   // Creates and returns an empty folder for the files that come with a new run's model. The folder
   // becomes kCompanionFolder when the run has its first step. Until then the folder of the previous
@@ -73,8 +73,8 @@ class RunDirectory {
   void require_writer() const { fence_->require(); }
   // Throws Error(invalid_argument) if the step in `folder` was published by a later writer.
   void require_no_later_writer(const std::string& folder) const;
-  // Returns true if the folder of `step` may be replaced: it is the run's own, or to be
-  // overwritten.
+  // Returns true if the folder of `step` may be replaced, because the step belongs to this run or
+  // to a run that is to be overwritten.
   bool may_replace(int64_t step) const;
   void set_aside(const std::vector<int64_t>& steps);
   // Call once the step is published and `latest` names it.
@@ -104,7 +104,7 @@ class RunDirectory {
   // steps of the previous run, kept until the new run has its first step
   std::vector<int64_t> overwritten_;
   bool is_new_ = true;      // true while a new run has no step yet
-  std::string companions_;  // folder for files that come with its model; empty: none
+  std::string companions_;  // folder for the files of a new run's model; empty: none
   std::string aside_;       // folder for steps set aside; empty: none yet
 };
 

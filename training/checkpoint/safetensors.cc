@@ -164,7 +164,7 @@ class Header {
 int64_t TensorInfo::count() const { return count_of(shape).value_or(0); }
 
 std::optional<int64_t> count_of(const std::vector<int64_t>& shape) {
-  // small enough that the size in bytes fits too
+  // limit up to which the size in bytes fits into int64_t as well, at up to 16 bytes per element
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max() / 16;
   int64_t count = 1;
   for (const int64_t dimension : shape) {

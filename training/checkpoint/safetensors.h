@@ -90,8 +90,8 @@ class SafetensorsWriter {
   // Return the size in bytes and the checksum of the file so far.
   uint64_t size() const { return file_.size(); }
   std::string checksum() const { return file_.checksum(); }
-  // Returns the checksum of the bytes written since the last call; the first call returns that of
-  // the header.
+  // Returns the checksum of the bytes written since the last call; the first call returns the
+  // checksum of the header.
   std::string take_part_checksum() { return file_.take_part_checksum(); }
 
  private:

@@ -14,7 +14,7 @@
 namespace tutti::training {
 namespace {
 
-// Convert an Error to text and back.
+// Convert an error to a report, and a report back to an Error, which is thrown.
 Json to_json(const std::exception& error) {
   const auto* ours = dynamic_cast<const Error*>(&error);
   const ErrorCode code = ours != nullptr ? ours->code() : ErrorCode::internal;

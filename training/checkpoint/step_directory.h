@@ -1,11 +1,11 @@
 // Names in a directory of checkpoints:
 //
-//   step-00000123/                complete: unfinished steps never have such a name
-//   .step-00000124.tmp-4f1c09ab/  being written or removed, or left by a dead run
-//   latest                        text: the name of the step that was saved last
+//   step-00000123/                a complete step; unfinished steps never have such a name
+//   .step-00000124.tmp-4f1c09ab/  a step being written or removed, or left by a dead run
+//   latest                        file with the name of the step that was saved last
 //   best                          link to the step with the lowest validation loss
-//   lock                          of the job that works here: directory_lock.h
-//   set-aside-1/step-00000200/    steps that a resumed run set aside: run_directory.h
+//   lock                          names the job that works here (directory_lock.h)
+//   set-aside-1/step-00000200/    steps that a resumed run set aside (run_directory.h)
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ inline constexpr const char* kLatestFile = "latest";
 inline constexpr const char* kBestLink = "best";
 
 std::string step_name(int64_t step);  // Returns "step-00000123" for step 123.
-// Returns true if the last component of the path is the name of a step's folder, such as
-// step-00000123. The folder need not exist.
+// Returns true if the last component of the path is a step's name, such as step-00000123, even if
+// there is no such folder; also for a folder of another name that contains a manifest.
 bool is_step_folder(const std::string& path);
 // Removes slashes from the path's end, so that the last component of "a/step-00000001/" is
 // step-00000001.

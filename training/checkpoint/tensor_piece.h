@@ -41,7 +41,7 @@ void check_piece(const TensorPiece& piece);
 // Returns the slice that contains the piece.
 Slice slice_of(const TensorPiece& piece);
 
-// Description of a piece for the ranks that assemble tensors.
+// The description of a piece, from which other ranks assemble tensors.
 struct DescribedPiece {
   TensorInfo tensor;  // the whole tensor
   Slice slice;
@@ -53,9 +53,9 @@ struct DescribedPiece {
 };
 Json describe_piece(const TensorPiece& piece);
 DescribedPiece described_piece(const Json& description);
-// Adds the pieces that a rank described to `tensors`, which has the pieces of other ranks by tensor
-// name.
-// Throws Error(mismatch) if the rank's shape or type of a tensor differs from the others'.
+// Adds the pieces that a rank described to `tensors`, which contains the pieces of other ranks
+// (key: name of the tensor). Throws Error(mismatch) if this rank and another rank describe a tensor
+// with different shapes or types.
 void add_described(const Json& pieces, int rank, std::map<std::string, TensorEntry>& tensors);
 
 }  // namespace tutti::training

@@ -29,11 +29,12 @@ class AddedTokens {
 
   std::optional<int32_t> find(std::string_view text) const;
   bool end(std::string_view text) const;  // Returns true if the text ends with one of the tokens.
-  // Returns true if a text may be cut before any blank that follows another character.
+  // Returns true if a text may be cut before any blank that follows another character, because no
+  // token contains such a blank.
   bool may_cut_before_blanks() const { return may_cut_; }
 
  private:
-  // by first byte; the longest token first
+  // indexed by the tokens' first byte; each list begins with the longest token
   std::array<std::vector<AddedToken>, 256> by_first_byte_;
   size_t size_ = 0;
   bool may_cut_ = true;

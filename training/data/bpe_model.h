@@ -24,9 +24,9 @@ struct BpeVocabulary {
   };
   // The initial symbols into which a word is split.
   enum class Alphabet {
-    bytes,       // its bytes, each of which is a token
-    characters,  // its characters; a character without a token becomes its bytes, as tokens <0x00>
-                 // to <0xFF>, or if these do not exist the unknown token
+    bytes,       // the word's bytes, each of which is a token
+    characters,  // the word's characters; a character without a token becomes the tokens of its
+                 // bytes (<0x00> to <0xFF>) or, if these do not exist, the unknown token
   };
 
   Alphabet alphabet = Alphabet::bytes;

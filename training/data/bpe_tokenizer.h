@@ -1,8 +1,8 @@
 // Byte-pair encoding tokenizers: GPT-2's, and those described by a tokenizer.json.
 //
 // Sources: Radford et al., Language models are unsupervised multitask learners, 2019 (2.2), and its
-// src/encoder.py; Hugging Face's tokenizers (github.com/huggingface/tokenizers), whose steps these
-// are.
+// src/encoder.py; Hugging Face's tokenizers (github.com/huggingface/tokenizers), whose processing
+// steps these are.
 #pragma once
 
 #include <cstddef>
@@ -38,8 +38,8 @@ struct BpeDescription {
   TextRewrite normalizer;
   std::vector<AddedToken> added_to_normalized;  // tokens that are matched in the normalized text
   TextRewrite before_words;
-  // Regular expressions, which split the text into words one after the other. If cut_at_marker is
-  // set, every marker splits as well.
+  // Regular expressions that are applied one after the other to split the text into words. If
+  // cut_at_marker is set, every marker splits as well.
   std::vector<std::string> patterns;
   std::string marker;          // replaces blanks in words; empty: blanks are kept
   bool cut_at_marker = false;  // true: words are cut before every marker

@@ -163,7 +163,7 @@ std::optional<std::string> bytes_of_symbol(std::string_view symbol) {
   std::string bytes;
   for (size_t i = 0; i < symbol.size(); ++i) {
     size_t character = static_cast<uint8_t>(symbol[i]);
-    // two bytes of UTF-8, as of U+0080 to U+017F
+    // a character of two bytes, from U+0080 to U+017F
     if (character >= 0xc2 && character <= 0xc5 && i + 1 < symbol.size()) {
       character = (character & 0x1f) << 6 | (static_cast<uint8_t>(symbol[++i]) & 0x3f);
     } else if (character >= 0x80) {

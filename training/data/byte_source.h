@@ -12,8 +12,8 @@ namespace tutti::training {
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  // Reads at least 1 byte, as far as available, into `bytes`. Returns the number of bytes read, or
-  // 0 at the end of the file. Throws Error that names the file.
+  // Reads bytes into `bytes`, at least one unless the file has ended. Returns the number of bytes
+  // read, or 0 at the end of the file. Throws Error that names the file.
   virtual size_t read(std::span<char> bytes) = 0;
   // Returns the number of bytes of the file on disk that have been consumed.
   virtual uint64_t position() const = 0;

@@ -15,9 +15,9 @@ struct ClientShare {
 };
 
 // The examples of one client. Labels are assigned to clients in turn. The clients that share a
-// label divide its examples evenly, so that each example belongs to one client. With 10 labels,
-// client r of 20 with 2 labels each has 2r and 2r + 1 modulo 10, and a quarter of the examples of
-// each. All clients have all held-out examples of the whole set.
+// label divide its examples evenly, so that each example belongs to one client. With 10 labels and
+// 20 clients that have 2 labels each, client r has the labels 2r and 2r + 1 (modulo 10), and a
+// quarter of the examples of each label. All clients have all held-out examples of the whole set.
 class ClientSet : public DataSet {
  public:
   // Selects the examples of a client; `set` must outlive this object. Throws

@@ -25,7 +25,7 @@ struct Batch {
   std::vector<int32_t> targets;  // target of each token or sample; negative: ignored
   std::vector<float> float_targets;
   std::vector<int32_t> document_starts;  // see MicroBatch::document_starts
-  int weight = 1;                        // 0: a copy of another rank's batch, which has no effect
+  int weight = 1;                        // 0: a copy of another rank's batch that has no effect
   // Set if the tokens of samples are divided over ranks. The other members then contain the tokens
   // of one rank.
   std::shared_ptr<const TokenPartition> partition;
@@ -124,8 +124,8 @@ class TokenWindows : public DataSet {
   uint64_t validation_size_ = 0;
 };
 
-// Examples for models that predict one token from the previous `context` tokens, which are 0 before
-// the text's start.
+// Examples for models that predict one token from the previous `context` tokens. Tokens before the
+// start of the text are 0.
 class NextToken : public DataSet {
  public:
   NextToken(Tokens tokens, int64_t context);

@@ -11,7 +11,7 @@ namespace {
 // Approximate size in bytes of the pieces in which texts are encoded.
 constexpr size_t kPiece = size_t{1} << 20;
 constexpr size_t kRecord = 64;  // estimated overhead of a document
-// Longest text without a valid cut. Such a text is not natural language, and is cut anywhere.
+// Size from which a text without a valid cut is cut anywhere. Such a text is not natural language.
 constexpr size_t kLongestPiece = 16 * kPiece;
 
 }  // namespace

@@ -29,9 +29,9 @@ struct PieceOptions {
   // True: documents are joined without a separating token, as if all files were one text. A newline
   // then ends each document of JSON lines and of columns.
   bool joined = false;
-  // Byte of all files together from which documents are held out. A text is cut there or shortly
-  // before, so that no word is cut; in JSON lines and columns, whole documents are held out. None:
-  // nothing is held out.
+  // Position, counted in bytes over all files, from which documents are held out. A text is cut
+  // there or shortly before, so that no word is cut. In JSON lines and columns, whole documents are
+  // held out. If not set, nothing is held out.
   std::optional<uint64_t> held_out_from;
 };
 
@@ -56,7 +56,7 @@ class PieceReader {
   size_t file_ = 0;
   std::unique_ptr<DocumentReader> reader_;  // reader of the current file
   uint64_t before_ = 0;                     // bytes in earlier files
-  uint64_t from_ = 0;                       // byte at which the document read last starts
+  uint64_t from_ = 0;                       // byte at which the document that was read last starts
   uint64_t to_ = 0;                         // byte at which that document ends
   std::optional<Document> waiting_;         // first held-out document, kept for the next pieces
   std::string pending_;                     // text that has not been cut yet

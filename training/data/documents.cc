@@ -122,7 +122,7 @@ class LineReader final : public DocumentReader {
     }
   }
 
-  // Parses a line. Returns nothing for a record whose text is null, or a row without a value.
+  // Parses a line. Returns nothing for a record whose text, prompt or completion is null.
   std::optional<Document> document(const std::string& line) const {
     try {
       const Json record = parse_record(line);

@@ -46,7 +46,8 @@ enum class DocumentKind {
   columns,  // files .parquet, .arrow, .feather
 };
 
-// Returns the kind of a file by its name, ignoring .gz and .zst.
+// Returns the kind of a file by its name, ignoring .gz and .zst; reads the first line of a .json
+// file.
 DocumentKind kind_of(const std::string& path);
 
 // Opens a file. Throws Error that names the path if it cannot be read.

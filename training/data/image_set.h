@@ -11,7 +11,7 @@
 namespace tutti::training {
 
 // The images in a directory with train-images-idx3-ubyte, train-labels-idx1-ubyte,
-// t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each plain or with .gz. The last two are for
+// t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each plain or with .gz. The t10k files are for
 // validation. If pixels have targets, train-masks-idx3-ubyte and t10k-masks-idx3-ubyte replace the
 // files of labels.
 class ImageSet : public DataSet {

@@ -8,8 +8,8 @@
 
 namespace tutti::training {
 
-// Returns the position of `index` < `size` after the permutation of that key. Takes O(1) time (a
-// few dozen ns) and no memory.
+// Returns the position to which the permutation with this key moves `index` < `size`. Takes O(1)
+// time (a few dozen ns) and no memory.
 //
 // A Feistel network permutes the numbers that have as many bits as size - 1. A result outside [0,
 // size) is permuted again until it is inside, which takes fewer than two applications on average

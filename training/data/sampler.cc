@@ -48,7 +48,8 @@ std::vector<double> shares_of(const std::vector<SampledSet>& sets) {
 
 // Returns the number of turns of each data set in the shortest cycle with the right proportions.
 std::vector<uint32_t> count_turns(const std::vector<double>& shares) {
-  // tolerance of the numbers of turns: error of the shares times the longest cycle
+  // A number of turns counts as whole within this tolerance, which covers the rounding error of a
+  // share (about 1e-16) times the length of the longest cycle.
   constexpr double kRounding = 1e-9;
   uint32_t length = 1;
   const auto is_whole = [&](double share) {
@@ -72,8 +73,8 @@ std::vector<uint32_t> count_turns(const std::vector<double>& shares) {
 // (Steiner, Yeomans: Level schedules for mixed-model, just-in-time processes, Management Science
 // 39, 1993).
 struct Turns {
-  uint64_t count;       // the number c
-  uint64_t taken = 0;   // the number j
+  uint64_t count;       // c: number of turns of the data set in the cycle
+  uint64_t taken = 0;   // j: number of turns taken, and index of the next one
   uint64_t from = 0;    // first step of turn j
   uint64_t before = 0;  // first step that is too late
 
@@ -125,8 +126,8 @@ std::vector<uint64_t> Sampler::taken(uint64_t samples) const {
   const uint64_t cycles = samples / cycle_.size();
   std::vector<uint64_t> taken;
   for (const uint32_t turns : turns_of_) taken.push_back((cycles + 1) * turns);
-  // Counts the next turns: of each data set, the next turn in the cycle gives the number of its
-  // earlier turns.
+  // Finds the next turn of each data set in the rest of the cycle. Its member `before` is the
+  // number of turns that the data set has taken in this cycle.
   size_t left = taken.size();
   std::vector<bool> seen(taken.size());
   for (uint64_t step = samples % cycle_.size(); step < cycle_.size() && left > 0; ++step) {

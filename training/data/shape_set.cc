@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMostShapes = 4;
 
-// Random numbers of one image, one per call.
+// The random numbers of one image. Each call of below() returns the next one.
 class Draws {
  public:
   Draws(uint64_t seed, uint64_t image) : seed_(seed), image_(image) {}

@@ -29,8 +29,9 @@ TextData split_text(std::vector<uint8_t> bytes);
 // names the path, as find_text_files() does, and for a text that is too short.
 TextData load_text(const std::vector<std::string>& paths);
 
-// Returns the conditional entropy H(next byte | previous byte) of the text in nats, from its own
-// counts. This is the loss of the best table of byte pairs; a useful model must be below it.
+// Returns the conditional entropy H(next byte | previous byte) of the text in nats, computed from
+// the text's own counts. This is the loss of the best table of byte pairs; a useful model must be
+// below it.
 double bigram_entropy(std::span<const uint8_t> text);
 
 }  // namespace tutti::training

@@ -29,8 +29,8 @@ Error unreadable_text(const std::string& path, int errno_value) {
                       {.remedy = "check the path and its permissions"});
 }
 
-// Returns the reason why the beginning of a file is neither text nor columns; "" if it is one of
-// them. Binary files have NUL bytes.
+// Returns the reason why a file is neither text nor columns, judged by its beginning; "" if it is
+// one of them. Binary files have NUL bytes.
 std::string_view why_no_text(const std::string& path) {
   std::string block(kTextBlock, '\0');
   block.resize(open_bytes(path)->read(block));
@@ -140,7 +140,6 @@ void add_directory(const std::string& path, std::vector<TextFile>& files,
 }
 
 void add_file(const std::string& path, uint64_t bytes, std::vector<TextFile>& files) {
-  // the size is not used: special files may have 0 bytes, and cannot be read
   std::string why(why_no_text(path));
   if (why.empty() && bytes == 0) why = "the file is empty";
   if (!why.empty()) {

@@ -220,7 +220,7 @@ TokenSummary TokenFile::look() const {
   }
   const TokenFormat& usual = width_ == sizeof(uint16_t) ? kGpt2 : kLlama3;
   // A file of another tokenizer than the format's may have larger tokens in unread parts. Tokens of
-  // 16 bits are bounded; others must all be read.
+  // 16 bits have a known bound; a file of wider tokens must be read completely.
   if (!whole && largest >= usual.vocabulary) {
     largest = width_ == sizeof(uint16_t) ? (1u << 16) - 1 : largest_of_all();
   }

@@ -27,8 +27,8 @@ struct XXH3_state_s;
 
 namespace tutti::training {
 
-// Mark of tokens that are not targets. Tokens have 31 bits; bit 32 is set in marked tokens, which
-// are therefore negative.
+// Mark of tokens that are not targets. Tokens have 31 bits; the top bit is set in marked tokens,
+// which are therefore negative.
 constexpr int32_t kUnpredicted = INT32_MIN;
 constexpr int32_t unpredicted(int32_t token) { return token | kUnpredicted; }
 constexpr bool is_predicted(int32_t token) { return token >= 0; }
@@ -65,9 +65,10 @@ class TokenFile {
   void read(uint64_t first, std::span<int32_t> tokens) const;
   std::vector<int32_t> tokens() const;  // Returns all tokens.
 
-  // Returns the properties in the header, if present. Otherwise scans the tokens; the vocabulary
-  // then covers the largest token, and at least the vocabulary of the model for which the format is
-  // made. Throws Error as read() does.
+  // Returns the properties in the header, if present. Otherwise scans the tokens: if all are below
+  // 256, the vocabulary is that of bytes; if none exceeds the vocabulary of the format's model
+  // (GPT-2 or Llama 3), it is the model's; otherwise it covers the largest token. Throws Error as
+  // read() does.
   TokenSummary summary() const;
 
  private:
@@ -85,7 +86,7 @@ class TokenFile {
 };
 
 // Writes a token file. Until finish() the tokens are in PATH.partial, whose header is zeros, so
-// readers reject a truncated file. An older file at PATH is kept until then.
+// readers reject a truncated file. An older file at PATH is kept until finish().
 class TokenWriter {
  public:
   // Creates PATH.partial. Uses 16 bits per token if the vocabulary and the format permit. Throws

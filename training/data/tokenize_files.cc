@@ -46,7 +46,7 @@ void check(const std::vector<TextFile>& files, const TokenizeOptions& options) {
   }
 }
 
-// Returns true if files have prompts, by the first record of each kind of file.
+// Returns true if files have prompts, judged by the first record of one file of each kind.
 bool has_prompts(const std::vector<TextFile>& files, const DocumentFields& fields) {
   std::set<DocumentKind> seen = {DocumentKind::text};
   for (const TextFile& file : files) {
@@ -82,8 +82,8 @@ class Pipeline {
   Encoded make(uint64_t index) { return encode(read(index)); }
 
  private:
-  // Waits until all earlier items are read, then reads item `index`. After an error returns
-  // nothing.
+  // Waits until all earlier items are read, then reads item `index`. After an error, reads nothing
+  // and returns the end.
   Pieces read(uint64_t index) {
     std::unique_lock lock(mutex_);
     turns_.wait(lock, [&] { return next_ == index; });

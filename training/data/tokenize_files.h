@@ -1,5 +1,5 @@
 // Converts text files to token files, for `tutti tokenize`. Memory use is independent of the text's
-// size. All processors encode.
+// size. By default, all processors encode.
 #pragma once
 
 #include <cstdint>

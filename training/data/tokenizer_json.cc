@@ -39,7 +39,7 @@ T value_or(const Json& json, std::string_view name, T fallback) {
   return found == nullptr ? fallback : found->get<T>();
 }
 
-// Throws for settings of a component that have an effect.
+// Throws if one of these settings of a component is on, because none of them is supported.
 void require_off(const Json& json, const std::string& what,
                  std::initializer_list<const char*> names) {
   for (const char* name : names) {
@@ -211,7 +211,8 @@ class TokenizerReader {
     read_merges();
   }
 
-  // Forgets byte tokens unless byte_fallback is set: a character without a token is then unknown.
+  // Checks a model of characters without byte_fallback, in which a character without a token is
+  // unknown: it must have an unknown token, and no tokens for bytes.
   void forget_bytes() {
     if (!description_.vocabulary.unknown) {
       refuse_tokenizer("its model has neither bytes (ByteLevel or byte_fallback) nor an unk_token");
@@ -330,7 +331,7 @@ class TokenizerReader {
     frame.before.insert(frame.before.begin(), before.begin(), before.end());
   }
 
-  // Finds the replacement of blanks by a normalizer.
+  // Sets the marker if the normalizer's only replacement is that of blanks.
   void find_marker() {
     for (const auto& [from, to] : description_.normalizer.replacements) {
       const bool only = description_.normalizer.replacements.size() == 1;

@@ -11,10 +11,11 @@ namespace tutti::training {
 
 inline constexpr const char* kTokenizerJson = "tokenizer.json";
 
-// Reads the file. Throws Error that names the path and an unsupported feature. Ignores nothing that
-// would change a token, except the post-processor, which puts tokens around a text. Instead a token
-// separates documents: the "eos_token" of the tokenizer_config.json beside the file or, if there is
-// none, the first that exists of <|endoftext|>, <|end_of_text|>, </s> and <eos>.
+// Reads the file. Throws Error that names the path and an unsupported feature; ignores nothing that
+// would change a token. The tokens that the post-processor puts around a text become the frame,
+// which encode() does not add. The token that separates documents is the "eos_token" of the
+// tokenizer_config.json beside the file or, if there is none, the first added token of
+// <|endoftext|>, <|end_of_text|>, </s> and <eos>.
 BpeDescription read_tokenizer_json(const std::string& path);
 
 }  // namespace tutti::training

@@ -34,8 +34,8 @@ class WordSplitter {
   void split(std::string_view text, std::vector<std::string_view>& words) const;
 
   // Returns the last position at which the text may be cut, as Tokenizer::last_cut() does: no word
-  // extends over it, and no match before it depends on what follows. Returns 0 for patterns unlike
-  // those above.
+  // extends over it, and no match before it depends on what follows. Returns 0 for patterns other
+  // than those of GPT-2, Llama 3 and Qwen 2.
   size_t last_cut(std::string_view text) const;
   // Returns true if every cut of an earlier splitter remains valid, because this splitter only
   // splits further.
@@ -45,7 +45,7 @@ class WordSplitter {
   enum class Cuts {
     unknown,
     before_space,  // a text may be cut before white space that follows another character
-    // the same, except where the white space may be the line end of a punctuation match
+    // like before_space, except where the white space may be the line end of a punctuation match
     before_inner_space,
     anywhere,
   };

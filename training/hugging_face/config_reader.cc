@@ -52,7 +52,7 @@ T ConfigReader::get(std::string_view field, std::optional<T> fallback, bool good
 }
 
 int64_t ConfigReader::whole(std::string_view field, std::optional<int64_t> fallback) const {
-  constexpr int64_t kMost = int64_t{1} << 31;  // limit of sizes, so that products of two fit
+  constexpr int64_t kMost = int64_t{1} << 31;  // limit of sizes, so that a product of two fits
   const Json* const found = find(field);
   const bool good =
       found != nullptr && found->is_natural_number() && found->get<uint64_t>() < uint64_t{kMost};

@@ -11,12 +11,12 @@
 
 namespace tutti::training::hugging_face {
 
-// An object of a config.json. A missing or null field has the default of the accessor. Accessors
-// throw Error(invalid_argument) for a missing field without a default, and for a value of another
-// type.
+// An object of a config.json. For a missing or null field, an accessor returns its default.
+// Accessors throw Error(invalid_argument) for a missing field without a default, and for a value of
+// another type.
 class ConfigReader {
  public:
-  // Reads the object `config`; `path` is the file's, for errors.
+  // Reads the object `config`. `path`: path of the file, for errors.
   ConfigReader(const Json& config, std::string path);
   // Reads a file. Throws Error that names the file if it is not a JSON object.
   static ConfigReader open(const std::string& path);

@@ -28,7 +28,7 @@ std::string in_directory(const std::string& path, std::string_view name) {
   return cat(path, '/', name);
 }
 
-// Returns true for a file name in the directory, without a path to another one.
+// Returns true if the name is of a file directly in the directory, not of one elsewhere.
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name.front() != '.' && name.find('/') == std::string::npos &&
          name.find('\0') == std::string::npos;

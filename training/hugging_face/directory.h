@@ -27,8 +27,8 @@ bool is_model_directory(const std::string& path);
 // Returns the complete model configuration for a config.json. Throws as Directory does.
 Json read_model(const ConfigReader& config);
 
-// A model in such a directory. Safe for untrusted files. Parameters are named "model.NAME", as in
-// other sources.
+// A model in Hugging Face's directory format. Safe for untrusted files. Parameters are named
+// "model.NAME", as in other sources.
 class Directory : public TensorSource {
  public:
   // Reads config.json and the headers of the tensors' files. Throws Error(unsupported) for an

@@ -79,8 +79,8 @@ std::vector<Shard> shards_of(const Checkpoint& checkpoint, const Architecture& a
   return shards;
 }
 
-// Writes a transposed tensor. Rows of the file's tensor are columns of the checkpoint's; as many
-// are processed at a time as fit into a slab.
+// Writes a transposed tensor. A row of the file's tensor is a column of the checkpoint's tensor.
+// Processes as many rows at a time as fit into a slab.
 void write_transposed(const Checkpoint& checkpoint, const ExportedTensor& tensor,
                       SafetensorsWriter& file) {
   const int64_t inputs = tensor.info.shape[0], outputs = tensor.info.shape[1];

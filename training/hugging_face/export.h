@@ -22,9 +22,9 @@ struct ExportOptions {
 // directory appears atomically when everything is on the disk. Memory use is independent of the
 // model's size.
 //
-// Throws Error(invalid_argument) if the directory is not empty (with `overwrite`: has files other
-// than an export's), contains the checkpoint's run or is inside it; Error(unsupported) for a model
-// that no architecture can represent; and the errors of checkpoints.
+// Throws Error(invalid_argument) if the directory is not empty (with `overwrite`: if it has files
+// that no export wrote), contains the checkpoint's run or is inside it; Error(unsupported) for a
+// model that no architecture can represent; and the errors of checkpoints.
 void export_model(const Checkpoint& checkpoint, const std::string& companions,
                   const std::string& directory, const ExportOptions& options = {});
 

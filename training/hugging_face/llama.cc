@@ -7,9 +7,10 @@
 namespace tutti::training::hugging_face {
 namespace {
 
-// Reads the rotations. transformers 5 writes all fields to rope_parameters; transformers 4 wrote
-// the base separately. If a file has both and they contradict each other, precedence is as in
-// transformers 5 (PreTrainedConfig.convert_rope_params_to_dict and standardize_rope_params).
+// Reads the settings of rotary positions. transformers 5 writes all fields to rope_parameters;
+// transformers 4 wrote the base separately. If a file has both and they contradict each other,
+// precedence is as in transformers 5 (PreTrainedConfig.convert_rope_params_to_dict and
+// standardize_rope_params).
 void read_rope(const ConfigReader& config, int64_t max_context, Json& model) {
   ConfigReader rope = config.object("rope_scaling");
   if (rope.json().empty()) rope = config.object("rope_parameters");
@@ -58,7 +59,7 @@ Json llama_model_of(const ConfigReader& config) {
 
 namespace {
 
-// Writes the rotations in a form that transformers 4 and 5 read.
+// Writes the settings of rotary positions in a form that transformers 4 and 5 read.
 void describe_rope(const Json& model, Json& config) {
   const Json& type = model.at("rope_scaling");
   Json rope = {{"rope_type", type == "none" ? Json("default") : type}};

@@ -19,7 +19,7 @@ void describe_balance_loss(const Json& model, Json& config) {
   config["output_router_logits"] = model.at("balance_loss") != 0;
 }
 
-// Reads the fields that all of them but Mixtral share.
+// Reads the fields that all these architectures except Mixtral share.
 void read_choice(const ConfigReader& config, int64_t usual, Json& model) {
   model["topk"] = config.whole("num_experts_per_tok", usual);
   model["renormalize"] = config.truth("norm_topk_prob", false);
@@ -121,7 +121,7 @@ std::string qwen2moe_misfit(const Json& model) {
 Json qwen3moe_model_of(const ConfigReader& config) {
   Json model = qwen_model_of(config);
   model["hidden"] = config.whole("moe_intermediate_size", 768);
-  // transformers 5 has another name for the number.
+  // transformers 5 has another name for the number of experts.
   model["experts"] = config.whole("num_experts", config.whole("num_local_experts", 128));
   read_choice(config, 8, model);
   return model;

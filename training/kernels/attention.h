@@ -21,20 +21,22 @@ struct AttentionShape {
   int64_t heads = 0;    // number of query heads
   int64_t head_size = 0;
   int64_t key_heads = 0;  // number of key (and value) heads; 0: as many as query heads
-  // If these heads are only some of a model's (tensor parallelism): `group` is the number of query
-  // heads per key head in the whole model, and the next member the number of query heads of the
-  // first key head that precede these heads. 0: heads / key_heads.
+  // For tensor parallelism, if these heads are only some of the model's heads. `group`: number of
+  // query heads per key head in the whole model; 0: heads / key_heads. `before`: number of query
+  // heads of the first key head that precede these heads.
   int64_t group = 0;
   int64_t before = 0;
   // Number of keys per sample in memory, which must all be finite; 0: one for each query.
   int64_t keys = 0;
-  // For each query row: the first of its sample's keys to which the query attends, and one past the
-  // last. A query may therefore be anywhere among the keys, or attend to none: packed documents, a
-  // sliding window (Beltagy et al.: Longformer, 2020), cached keys, or keys in parts. Empty: from
-  // the first key to the query's own.
+  // For each query row, the index (among its sample's keys) of the first key to which the query
+  // attends, and the index after the last such key. A query may therefore be anywhere among the
+  // keys, or attend to none: packed documents, a sliding window (Beltagy et al.: Longformer, 2020),
+  // cached keys, or keys in parts. If `starts` is empty, a query attends from its sample's first
+  // key on; if `ends` is empty, up to its own key.
   std::span<const int32_t> starts;
   std::span<const int32_t> ends;
-  BitsOf bits = BitsOf::strides;  // see gemm.h: what may change the bits of the matrix products
+  // selects what may change the bits of the matrix products (gemm.h)
+  BitsOf bits = BitsOf::strides;
 
   int64_t rows() const { return samples * context; }
   int64_t width() const { return heads * head_size; }
@@ -73,10 +75,10 @@ void causal_attention(const AttentionShape& shape, const ConstQkv& inputs, Tenso
 void merge_attention(const AttentionShape& shape, ConstTensor other, ConstTensor other_lse,
                      Tensor output, Tensor lse);
 
-// Writes the gradients of queries, keys and values (without adding to them). Those of keys and
-// values are summed over the query heads that they serve. `output` (of the queries' type) and `lse`
-// are the results of forward over all keys. If keys come in parts, the gradient of the queries is
-// the sum over the calls for all parts.
+// Writes the gradients of queries, keys and values (without adding to them). The gradients of keys
+// and values are summed over the query heads that use them. `output` (of the queries' type) and
+// `lse` are the results of forward over all keys. If keys come in parts, the gradient of the
+// queries is the sum over the calls for all parts.
 void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inputs,
                                ConstTensor output, ConstTensor lse, ConstTensor output_gradient,
                                const Qkv& gradients, Arena& arena);

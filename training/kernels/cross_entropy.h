@@ -20,12 +20,12 @@ void cross_entropy_sums(ConstTensor logits, std::span<const int32_t> targets, Pa
 
 // Computes losses from sums over all classes. losses: 1 x rows of f64, in nats. statistics: rows x
 // 2 of value_type, which cross_entropy_backward() needs. Returns the sum of the losses, in the
-// order of rows, and the number of counted targets that had the largest logit.
+// order of rows, and the number of targets that were not ignored and had the largest logit.
 Later<Loss> cross_entropy(ConstTensor sums, std::span<const int32_t> targets, Tensor losses,
                           Tensor statistics);
 
-// Writes scale * d(sum of losses)/dlogits = scale * (probabilities - onehot) for contiguous logits;
-// may be in place.
+// Writes scale * d(sum of losses)/dlogits = scale * (probabilities - onehot) for contiguous logits.
+// `logits_gradient` may be `logits`.
 void cross_entropy_backward(ConstTensor logits, std::span<const int32_t> targets, PartOf classes,
                             ConstTensor statistics, double scale, Tensor logits_gradient);
 

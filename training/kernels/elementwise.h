@@ -31,7 +31,7 @@ void scale(ConstTensor x, Tensor y, double factor);
 Later<bool> all_finite(ConstTensor x);
 void zero(Tensor x);
 // Copies x to y, which has the same type and may overlap x. copy() and copy_rows() also copy
-// between the host's memory and another backend's, and then block until done.
+// between the host's memory and the memory of another backend, and then block until done.
 void copy(ConstTensor x, Tensor y);
 // Copies x to y, whose rows may have gaps between them.
 inline void copy_rows(ConstTensor x, Tensor y) {
@@ -40,8 +40,8 @@ inline void copy_rows(ConstTensor x, Tensor y) {
 // Converts between any two of f32, bf16 and f16, and between f32 and f64.
 void convert(ConstTensor x, Tensor y);
 
-// The random numbers of a dropout: the counter of the first element's number; later elements have
-// consecutive counters.
+// The random numbers of a dropout. `index` is the counter of the first element's random number;
+// later elements have consecutive counters.
 struct DropoutAt {
   uint64_t seed = 0;
   uint64_t stream = 0;

@@ -11,9 +11,9 @@ namespace tutti::training {
 
 enum class Transpose : bool { no, yes };
 enum class GemmMode { overwrite, accumulate };
-// Selects whether the bits of a product may depend on the strides of its matrices: not with
-// BitsOf::shape, possibly with BitsOf::strides. With the latter, if no matrix has gaps between
-// rows, oneDNN uses another order of summation and is 1 to 5% faster (more for small products).
+// Selects whether the bits of a product may depend on the strides of its matrices: with `shape`
+// they do not, with `strides` they may. With `strides`, if no matrix has gaps between rows, oneDNN
+// uses another order of summation and is 1 to 5% faster (more for small products).
 enum class BitsOf { strides, shape };
 
 // Computes c = op(a) op(b) + bias, or c += op(a) op(b), with sums in float (f64: double). a and b

@@ -24,8 +24,8 @@ void scale_groups_backward(ConstTensor dy, ConstTensor x, ConstTensor gain, int6
                            std::span<const double> factors, std::span<const double> more,
                            Tensor dx);
 
-// Adds, to each of the sums.size() elements of the gain's gradient, the sum of dy x factors[g] over
-// all rows.
+// Adds to each of the sums.size() elements of the gain's gradient the sum of dy x factors[g], over
+// all rows and over all groups that share the element.
 void add_gain_gradients(ConstTensor dy, ConstTensor x, int64_t size,
                         std::span<const double> factors, std::span<double> sums);
 

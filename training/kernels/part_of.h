@@ -4,8 +4,8 @@
 
 namespace tutti::training {
 
-// The contiguous part of all classes, or rows, that a kernel is given: it begins at index `first`
-// of `all`. `all` = 0 means that the part is the whole.
+// The contiguous part of a model's classes, or of a table's rows, that a kernel's tensor contains.
+// It begins at index `first` of `all` classes or rows. `all` = 0: the tensor contains all of them.
 struct PartOf {
   int64_t first = 0;
   int64_t all = 0;

@@ -24,7 +24,7 @@ struct PoolingShape {
 };
 
 // Writes the maximum of each window to y. places: u8, of the shape of y: for each output the index
-// in its window of the (first) largest value. Windows have at most 256 pixels. NaN counts as the
+// of the (first) largest value in its window. Windows have at most 256 pixels. NaN counts as the
 // largest value.
 void max_pool(const PoolingShape& shape, ConstTensor x, Tensor y, Tensor places);
 void max_pool_backward(const PoolingShape& shape, ConstTensor dy, ConstTensor places, Tensor dx);

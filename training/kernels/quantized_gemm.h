@@ -52,8 +52,10 @@ struct QuantizedProduct {
   OperandKind a = OperandKind::activation;
   OperandKind b = OperandKind::weight;
   bool hadamard = false;  // nvfp4: apply the Hadamard transform
-  // nvfp4: seed of the random numbers that round gradients. An element's number is its row of
-  // op(a), counted from `first_row`, times the number of terms, plus its column.
+  // nvfp4: seed of the random numbers that round gradients. The index of an element's random number
+  // is (first_row + row) * terms + term, where `row` is its row of op(a) (for an element of b: its
+  // column of op(b)) and `terms` is the number of terms (with `hadamard`, rounded up to whole
+  // blocks).
   uint64_t seed = 0;
   int64_t first_row = 0;
 };

@@ -54,7 +54,8 @@ void quantize_row(WeightFormat format, std::span<const float> values, std::span<
 void dequantize_row(WeightFormat format, std::span<const std::byte> bytes, std::span<float> values);
 
 // Computes y = x W^T + bias, as gemm() (kernels/gemm.h) does with the values of W. All tensors have
-// the same type, which is not f64, and W's values are rounded to it. An empty `bias` is skipped.
+// the same type, which is not f64, and W's values are rounded to that type. An empty `bias` is
+// skipped.
 void multiply_by_weights(ConstTensor x, const QuantizedMatrix& w, ConstTensor bias, Tensor y);
 
 // Sets row i of `output` to row indices[i] of the matrix. Throws Error(invalid_argument) for an

@@ -1,6 +1,6 @@
 // Weighted sums of matrix rows for mixtures of experts (models/mixture.h). Tensors are in the
-// host's memory and have the same type. Sums are in float (f64: double), in the order of columns or
-// places.
+// host's memory and have the same type. Sums are in float (f64: double): dot_rows() sums columns in
+// 16 lanes, add_up_rows() in the order of places.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ void scale_rows(ConstTensor x, std::span<const double> weights, Tensor y);
 void add_up_rows(ConstTensor x, std::span<const int32_t> places, std::span<const double> weights,
                  Tensor y);
 
-// Read and write a row of a tensor whose type is that of sums (value_type).
+// Read and write a row of a tensor of f32 or f64.
 std::vector<double> row_of(ConstTensor tensor, int64_t row);
 void set_row(Tensor tensor, int64_t row, std::span<const double> numbers);
 

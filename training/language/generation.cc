@@ -146,7 +146,8 @@ void generate_text(Decoder& model, DType dtype, const std::string& tokenizer,
     completed.ends = {*end};
   }
   generate(model, dtype, tokens, completed, [&](int32_t token) {
-    // A model may have more outputs than there are tokens; it rarely chooses one of these.
+    // A model may have more outputs than there are tokens. It rarely chooses one of the surplus
+    // outputs, which has no text.
     if (std::cmp_less(token, words->vocabulary_size())) on_text(words->text_of(token));
   });
 }

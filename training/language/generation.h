@@ -22,7 +22,7 @@ struct GenerationOptions {
   double top_p = 1;
   uint64_t seed = 1;
   // Tokens that end a text. They are not passed to the callback. If empty, generate_text() uses the
-  // tokenizer's.
+  // tokenizer's end-of-text token.
   std::vector<int32_t> ends = {};
   bool ignore_end = false;  // generate_text(): do not stop at an end token
   // true: keep keys and values of earlier tokens; false: recompute them for each token
@@ -37,9 +37,9 @@ void generate(Decoder& model, DType dtype, std::span<const int32_t> prompt,
               const GenerationOptions& options, const std::function<void(int32_t)>& on_token);
 
 // Generates text: calls on_text with the prompt and its continuation, in pieces. `tokenizer`: the
-// argument of make_tokenizer(); if it is empty, tokens are bytes. Special tokens that the tokenizer
-// puts around a text are inserted before the prompt and not passed to on_text. Also throws
-// Error(invalid_argument) for a tokenizer that does not belong to the model.
+// argument of make_tokenizer(); if it is empty, tokens are bytes. The special tokens that the
+// tokenizer puts around a text surround the prompt but are not passed to on_text. Throws as
+// generate() does, and Error(invalid_argument) for a tokenizer that does not belong to the model.
 void generate_text(Decoder& model, DType dtype, const std::string& tokenizer,
                    const std::string& prompt, const GenerationOptions& options,
                    const std::function<void(const std::string&)>& on_text);

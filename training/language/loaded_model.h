@@ -23,7 +23,8 @@ struct LoadOptions {
   int64_t needed = std::numeric_limits<int64_t>::max();
   DType dtype = DType::f32;
   // Format of the matrices of dense layers and of the token embedding
-  // (ParameterSpec::is_quantizable). Each matrix is quantized while it is read. None: `dtype`.
+  // (ParameterSpec::is_quantizable). Each matrix is quantized while it is read. None: these
+  // matrices have the type `dtype`, too.
   std::optional<WeightFormat> weights;
 };
 

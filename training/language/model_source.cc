@@ -15,7 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the model's configuration in a file, which files that this program exported contain.
+// Returns the model configuration that `tutti export` writes into a file's metadata; null for other
+// files.
 Json configuration_in(const ImportedModel& file) {
   const auto found = file.metadata().find("model");
   if (found == file.metadata().end()) return {};

@@ -13,13 +13,13 @@ namespace tutti::training {
 
 struct ModelSource {
   std::unique_ptr<TensorSource> values;
-  Json configuration;  // complete configuration; null if the file has none
+  Json configuration;  // complete configuration; null for a safetensors file without one
   // Folder with files that belong to the model, such as its tokenizer; empty: none.
   std::string companions;
 };
 
-// Opens the directory of a run or a step of it, a Hugging Face directory, or a safetensors file.
-// Throws Error as Checkpoint, hugging_face::Directory and ImportedModel do.
+// Opens the directory of a run, the folder of a step, a Hugging Face directory, or a safetensors
+// file. Throws Error as Checkpoint, hugging_face::Directory and ImportedModel do.
 ModelSource open_model(const std::string& path);
 
 // Returns true for a Hugging Face directory or a safetensors file: a model that no run has saved.

@@ -15,9 +15,9 @@ class CsvFile {
  public:
   // Opens a file whose first column is "step", followed by `columns`. If `after` is set, the run
   // continues after that step: it appends to an existing file, which must have the same columns,
-  // and removes lines of later steps. A new run overwrites the file. Both happen only when the
-  // first line is written. Throws Error(system) if the file cannot be written,
-  // Error(invalid_argument) if the run continues and the file has other columns.
+  // and removes lines of later steps. A new run overwrites the file. The constructor does not yet
+  // change an existing file; writing the first line does. Throws Error(system) if the file cannot
+  // be written, Error(invalid_argument) if the run continues and the file has other columns.
   CsvFile(std::string path, std::vector<std::string> columns, std::optional<uint64_t> after);
 
   // Writes and flushes a line. Missing values and NaNs are empty fields; values without a column

@@ -19,11 +19,11 @@ namespace tutti::training {
 class EventFile {
  public:
   // Creates `directory`; creates a new file in it when the first event is written. `continues`: the
-  // run continues an earlier one; TensorBoard is then told to discard later steps of earlier files.
-  // Throws Error(system) if the directory cannot be created or written.
+  // run continues an earlier one, so the file makes TensorBoard discard later steps of earlier
+  // files. Throws Error(system) if the directory cannot be created or written.
   EventFile(std::string directory, bool continues);
 
-  // Writes the numbers, converted to float; skips non-finite ones.
+  // Writes the numbers, converted to float. Skips numbers that are not finite.
   void write(const Scalars& scalars);
 
   const std::string& path() const { return path_; }

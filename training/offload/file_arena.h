@@ -15,7 +15,7 @@ class FileArena {
 
   // Returns uninitialised memory, aligned to a page. Throws as FileMemory does.
   std::byte* take(size_t bytes);
-  // Makes all memory available again.
+  // Makes all memory available again for take().
   void release();
   // Returns the largest number of bytes that were in use at once.
   size_t high_water() const { return high_water_; }

@@ -29,17 +29,17 @@ class FileMemory {
   // Starts to read the range's pages. Does not block for the disk.
   void start_reading(Range range) const;
   // Blocks until the range's pages are in memory and, if `writes` is true, can be written without a
-  // page fault. Throws Error(system) if the file cannot be read; merely touching its pages would
+  // page fault. Throws Error(system) if the file cannot be read, whereas touching such a page would
   // raise SIGBUS.
   void load(Range range, bool writes) const;
   // Copies `bytes` to address `to` in this memory, without reading pages that are completely
   // overwritten. Throws as evict() does.
   void store(Range bytes, std::byte* to) const;
-  // Starts to write dirty pages to the file. Does not wait for the disk.
+  // Starts to write the range's dirty pages to the file. Does not wait for the disk.
   void start_writing(Range range) const;
-  // Writes dirty pages to the file and releases the memory of the range's pages, which are read
-  // again when they are touched. The page in which the range ends stays in memory, unless the file
-  // ends there. Throws Error(system) if the file cannot be written.
+  // Writes the range's dirty pages to the file and releases the memory of the range's pages, which
+  // are read again when they are touched. The page in which the range ends stays in memory, unless
+  // the file ends there. Throws Error(system) if the file cannot be written.
   void evict(Range range) const;
 
  private:

@@ -5,7 +5,8 @@
 namespace tutti::training {
 namespace {
 
-// Number of chunks that are fetched when a loop enters one: this chunk, and those after it.
+// Number of chunks that are fetched at once: the chunk in which the loop is, and the chunks after
+// it.
 constexpr size_t kFetched = OffloadedPieces::kChunks - 1;
 
 template <bool is_const>
@@ -117,7 +118,8 @@ void OffloadedPieces::close(size_t chunk) {
   if (next < chunks_.size()) fetch(next);
 }
 
-// If an error ended the loop, it has not left all chunks; they are evicted here.
+// Evicts the last chunks. If an error ended the loop, it also evicts the chunks that the loop has
+// not left.
 void OffloadedPieces::end_loop() {
   const std::lock_guard lock(mutex_);
   const size_t first = open_ == 0 ? 0 : open_ - 1;

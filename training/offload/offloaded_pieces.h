@@ -1,7 +1,7 @@
 // Loads the files of owned pieces while loops use them, and writes them back. Adjacent ranges form
 // chunks, which are read ahead of the loop and written behind it.
 //
-//   the loop is in chunk k    k-1: being written   k    k+1, k+2: loaded   k+3: being read
+//   the loop is in chunk k    k-1: being written   k, k+1, k+2: loaded   k+3: being read
 //
 // At most kChunks chunks are in memory, which together form the window.
 #pragma once
@@ -55,7 +55,7 @@ class OffloadedPieces : public PieceLoopObserver {
   StatesOf states_of_;
   std::mutex mutex_;
   std::vector<Chunk> chunks_;
-  std::vector<size_t> chunk_of_;  // by range: its chunk
+  std::vector<size_t> chunk_of_;  // index of each range's chunk
   size_t open_ = 0;               // index of the first chunk that the loop has not left
 };
 

@@ -44,18 +44,19 @@ class Pager {
   // Returns zeroed memory in a new file, which lives as long as both the pointer and the pager.
   // Throws as FileMemory does.
   std::shared_ptr<std::byte[]> allocate(size_t bytes);
-  // Returns true if the address is in one of these files.
+  // Returns true if the address is in one of the pager's files.
   bool holds(const void* address) const { return file_of(address) != nullptr; }
   size_t bytes() const { return bytes_; }  // total size of all files
 
   // Starts to load the ranges. fetch(), start_writing() and evict() are thread-safe and do not wait
-  // for the disk. They ignore ranges that are in none of these files.
+  // for the disk. They ignore ranges that are in none of the pager's files.
   Ticket fetch(std::span<const PageRange> ranges);
   // Starts to write the ranges' dirty pages.
   void start_writing(std::span<const PageRange> ranges);
-  // Starts to write dirty pages and then release the memory of the ranges (FileMemory::evict).
+  // Starts to write the ranges' dirty pages and then to release the ranges' memory
+  // (FileMemory::evict).
   Ticket evict(std::span<const PageRange> ranges);
-  // Copies `bytes` to address `to` in one of these files (FileMemory::store).
+  // Copies `bytes` to address `to` in one of the pager's files (FileMemory::store).
   void store(std::span<const std::byte> bytes, std::byte* to);
   // Blocks until request `ticket` is done. Throws the error of the first request that failed.
   void wait(Ticket ticket);

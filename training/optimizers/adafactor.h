@@ -20,12 +20,13 @@ struct AdafactorOptions {
 // torch.optim.Adafactor. For a matrix it keeps only the means of squared gradients over rows and
 // over columns, rows + columns floats; for a vector the mean of each element's squares. At step t
 //
-//   r = lerp(r, mean of g^2 over the columns, t^-beta2_decay), c the same over the rows
+//   r = lerp(r, mean of g^2 over the columns, t^-beta2_decay)
+//   c = lerp(c, mean of g^2 over the rows, t^-beta2_decay)
 //   v = r c / mean(r), u = g / sqrt(v), u = u / max(1, rms(u) / clip_threshold)
 //   w = (1 - rate weight_decay) w - max(least_rms, rms(w)) min(rate, 1 / sqrt(t)) u
 //
-// with mean(r) >= e and v >= e^2, e = 2^-23. A tensor with more dimensions is a stack of matrices
-// of the last two.
+// with mean(r) >= e and v >= e^2, e = 2^-23. A tensor with more than two dimensions is a stack of
+// matrices, whose dimensions are the tensor's last two.
 //
 // One owner computes a whole parameter and keeps its states; the other owners send it their
 // gradients. The bits therefore do not depend on the sharding of the parameter.

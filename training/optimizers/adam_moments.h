@@ -17,7 +17,7 @@ struct AdamMoments {
   int64_t frozen_after = 0;
 };
 
-// Default of runs: averages over about a hundred steps, which suits short runs.
+// Default of beta2 for short runs: the second moment averages over about a hundred steps.
 inline constexpr double kShortRunBeta2 = 0.99;
 
 inline void describe(Schema& schema, AdamMoments& moments) {

@@ -19,10 +19,10 @@ inline constexpr int64_t kPieceRange = 32 * kUpdateBlock;
 // Up to kUpdateBlock consecutive elements of a piece.
 struct UpdateBlock {
   const OwnedPiece& owned;
-  int64_t first;                      // index in the piece of the first of these elements
+  int64_t first;                      // index in the piece of the block's first element
   std::span<float> values;            // fp32: the master's values, or a copy of the model's values
   std::span<const float> gradients;   // fp32, before they are multiplied by gradient_factor
-  std::array<float*, 2> states = {};  // the optimizer's states, in its order; null: none
+  std::array<float*, 2> states = {};  // the states, in the order of state_names(); null: none
 
   int64_t size() const { return static_cast<int64_t>(values.size()); }
 };
@@ -38,7 +38,8 @@ void update_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
                    const std::function<void(const UpdateBlock&)>& visit);
 
 // Calls visit(piece, first, count) on the calling thread's pool for ranges of up to kPieceRange
-// elements that together make up the pieces. Loads those `parts` of each range that are in files.
+// elements that together make up the pieces. First loads the given `parts` of a range if they are
+// in files.
 void parallel_pieces(std::span<const OwnedPiece> pieces, const PieceParts& parts,
                      const std::function<void(const OwnedPiece&, int64_t, int64_t)>& visit);
 

@@ -41,7 +41,7 @@ std::array<float, 256> values_of(bool is_signed) {
 }
 
 // Returns the entry of a cell, a set of floats of one sign that differ only in their last kCellBits
-// bits. The entry has the code of the cell's first float, and a threshold from which on floats have
+// bits. The entry has the code of the cell's first float, and a threshold: floats beyond it have
 // the code of a neighbour.
 uint32_t cell_of(const std::array<float, 256>& values, uint32_t first) {
   using optimizer_loops::kCellMask;

@@ -10,7 +10,7 @@
 namespace tutti::training {
 
 struct DynamicMap {
-  std::array<float, 256> values = {};  // by code, in ascending order
+  std::array<float, 256> values = {};  // indexed by code; in ascending order
   // Table that maps all floats in [-1, 1] to codes (quantize in optimizer_loops.h).
   std::vector<uint32_t> cells;
 };

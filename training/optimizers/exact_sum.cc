@@ -15,7 +15,7 @@ namespace {
 constexpr int kDigitBits = 32;
 constexpr int64_t kDigitMask = (int64_t{1} << kDigitBits) - 1;
 constexpr int kLowestBit = -352;            // the first digit's last bit weighs 2^kLowestBit
-constexpr uint64_t kTooLarge = 1023 + 320;  // value of a double's exponent field
+constexpr uint64_t kTooLarge = 1023 + 320;  // exponent field of the double 2^320
 // Limits that keep limbs below 2^62.
 constexpr int64_t kMaxPending = int64_t{1} << 29;
 constexpr int64_t kMaxRanks = int64_t{1} << 20;
@@ -34,7 +34,7 @@ void ExactSum::add(double term) {
     return;
   }
   uint64_t mantissa = (bits & (kHidden - 1)) | kHidden;
-  // position of its last bit
+  // position of the mantissa's last bit, counted from the first digit's last bit
   int place = static_cast<int>(exponent) - 1023 - kMantissaBits - kLowestBit;
   if (place <= -(kMantissaBits + 1)) return;  // below the last digit; includes 0 and subnormals
   if (place < 0) {

@@ -45,7 +45,8 @@ class ExactSum {
 // first element must therefore be at the start of a block, as in every piece of a layout; the last
 // one may be anywhere.
 void add_squares(std::span<const float> elements, ExactSum& sum);
-// Does the same for 1 x n elements of f16, bf16 or f32. Throws Error(unsupported) for another type.
+// Adds the squares of 1 x n elements of f16, bf16 or f32 in the same way. Throws Error(unsupported)
+// for another type.
 void add_squares(ConstTensor elements, ExactSum& sum);
 
 }  // namespace tutti::training

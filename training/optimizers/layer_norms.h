@@ -38,7 +38,8 @@ class LayerNorms {
     sums_[at].add(parts[0]);
     sums_[at + 1].add(parts[1]);
   }
-  // Collective. Sums over the owners. Before it, and for parameters without parts, norms are 0.
+  // Collective. Computes the norms over the parts of all owners. Before this call, and for
+  // parameters of which no part was added, the norms are 0.
   void reduce(NormReducer& reducer) {
     sum_over_owners(sums_, reducer);
     for (size_t i = 0; i < sums_.size(); ++i) norms_[i] = std::sqrt(sums_[i].value());

@@ -11,14 +11,14 @@ struct LossScalerOptions {
   double growth = 2;               // factor by which the scale is raised, above 1
   double backoff = 0.5;            // factor by which the scale is lowered, in (0, 1)
   int64_t growth_interval = 2000;  // steps without overflow before the scale is raised
-  // Number of overflows since the last raise after which the scale is lowered; 1: after each
-  // (Megatron-LM).
+  // The scale is lowered at the overflow with this number since the last raise, and at each later
+  // one (Megatron-LM). 1: at every overflow.
   int hysteresis = 1;
   double smallest_scale = 1;
 };
 
 // The loss is multiplied by scale() before backward, and the gradients by 1 / scale() afterwards. A
-// step whose gradients overflowed is skipped. With a hysteresis of 1 it behaves as
+// step whose gradients overflowed is skipped. With a hysteresis of 1 the class behaves as
 // torch.amp.GradScaler. All ranks must pass the same `overflow`, so that they have the same scale.
 // Not thread-safe.
 class LossScaler {
@@ -27,7 +27,7 @@ class LossScaler {
   struct State {
     double scale = 0;
     int64_t good_steps = 0;  // steps since the last overflow or raise
-    int overflows_left = 0;  // number of overflows after which the scale is lowered
+    int overflows_left = 0;  // number of further overflows until the scale is lowered
     bool operator==(const State&) const = default;
   };
 

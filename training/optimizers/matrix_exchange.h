@@ -16,11 +16,12 @@ class MatrixExchange {
   virtual ~MatrixExchange() = default;
   virtual int owners() const = 0;
   virtual int self() const = 0;
-  // Returns the pieces of owner `owner`, in its order; the result is the same on all owners.
+  // Returns the pieces of `owner`, in that owner's order. All owners return the same.
   virtual std::vector<Piece> pieces(int owner) const = 0;
   virtual const ParameterSpec& spec(int parameter) const = 0;
   // Collective over all owners. Sends and receives floats: `sent` has sent_counts[owner] floats for
-  // each owner, one after the other; `received` has received_counts[owner] floats from each.
+  // each owner, one after the other; `received` has received_counts[owner] floats from each owner,
+  // in the same order.
   virtual void exchange(std::span<const float> sent, std::span<const int64_t> sent_counts,
                         std::span<float> received, std::span<const int64_t> received_counts) = 0;
 };

@@ -50,7 +50,7 @@ void orthogonalise(std::span<float> values, int64_t rows, int64_t iterations, do
   const Tensor b = matrix_of(b_values, side);
   const Tensor next = matrix_of(product, rows);
   for (int64_t i = 0; i < iterations; ++i) {
-    // Uses the smaller of X X^T and X^T X: (b A + c A A) X = X (b A' + c A' A').
+    // Uses the smaller of A = X X^T and B = X^T X: (b A + c A A) X = X (b B + c B B).
     gemm(x, wide ? Transpose::no : Transpose::yes, x, wide ? Transpose::yes : Transpose::no, a);
     gemm(a, Transpose::no, a, Transpose::no, b);
     for (size_t at = 0; at < area; ++at) {

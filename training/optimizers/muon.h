@@ -24,9 +24,9 @@ struct MuonOptions {
 // rows x cols (a convolution's: outputs x all other dimensions): u = momentum u + g, d = g +
 // momentum u, or d = u without Nesterov; w = (1 - rate weight_decay) w - rate sqrt(max(1, rows /
 // cols)) O(d). O(d) brings d's singular values to about 1 by Newton-Schulz steps, X = a X + (b A +
-// c A A) X with A = X X^T, starting from X = d / (|d| + 1e-7), in f32. The scale is that of
-// Jordan's program. AdamW updates vectors, embeddings and the output layer; the latter two are the
-// parameters of the model's first and last unit.
+// c A A) X with A = X X^T, starting from X = d / (|d| + 1e-7), in f32. The factor sqrt(max(1, rows
+// / cols)) is that of Jordan's program. AdamW updates all vectors, and all parameters of the
+// model's first and last unit (embeddings and output layer).
 //
 // One owner computes a whole matrix, and the other owners send it their parts; matrices are
 // distributed over owners by cost. The bits therefore do not depend on the sharding of the

@@ -36,8 +36,8 @@ class NoiseScale {
     weight_ = smoothing_ * weight_ + (1 - smoothing_);
   }
 
-  // Return the averages over the steps so far, corrected for having started at 0; NaN before the
-  // first step.
+  // Return the averages over the steps so far, corrected for the bias of starting at 0; NaN before
+  // the first step.
   double gradient_square() const { return gradient_square_ / weight_; }
   double noise() const { return noise_ / weight_; }
   // State for resuming.

@@ -27,11 +27,12 @@ struct StepOptions {
   // Factor by which every gradient is multiplied: unscaling (loss_scaler.h) times clipping
   // (gradient_norm.h).
   double gradient_factor = 1;
-  // Number of parameters of the whole model, equal on all owners. LAMB and LARS need it.
+  // Number of parameters of the whole model, equal on all owners. LAMB, LARS and Adafactor need it.
   int parameters = 0;
   // Number of units of the whole model. Muon uses AdamW for the first and the last one.
   int units = 0;
-  // Exchanges parts of matrices; null if the owner has whole matrices. Muon needs it.
+  // Exchanges parts of matrices; null if the owner has whole matrices. Muon, Adafactor and SOAP
+  // need it.
   MatrixExchange* matrices = nullptr;
   // The states of the parameters that this owner computes, for optimizers that have whole_states().
   const WholeStates* whole = nullptr;
@@ -42,8 +43,9 @@ struct StepOptions {
   uint64_t seed = 0;
 };
 
-// The parameters to which weight decay (and the layer-wise rates of LAMB and LARS) applies: those
-// whose specification says so, usually matrices; or all, including biases and gains.
+// Selects the parameters to which weight decay (and the layer-wise rates of LAMB and LARS) applies:
+// the parameters with ParameterSpec::decays, usually matrices; or all parameters, including biases
+// and gains.
 enum class DecayOn { as_specified, all };
 
 inline bool decays(const ParameterSpec& spec, DecayOn on) {
@@ -70,8 +72,8 @@ class Optimizer {
   // Returns the size in elements of the aligned blocks of a parameter inside which no piece may
   // end.
   virtual int64_t alignment() const { return kAlignment; }
-  // Returns the states that one owner keeps for a whole parameter: the one that computes it
-  // (computed_here()), in a model of `units` units. Throws as state_format() does.
+  // Returns the states that the owner that computes a whole parameter (computed_here()) keeps for
+  // it, in a model of `units` units. Throws as state_format() does.
   virtual std::vector<WholeState> whole_states(const ParameterSpec& /*spec*/, int /*units*/) const {
     return {};
   }
@@ -81,14 +83,14 @@ class Optimizer {
   // Returns true if the optimizer computes with whole matrices, whose parts are gathered from the
   // owners.
   virtual bool takes_matrices() const { return false; }
-  // Returns true if an update is linear in the gradient, apart from the state: the updates by parts
-  // of a gradient then add up to the update by the whole gradient.
+  // Returns true if an update is linear in the gradient for a given state, so that the updates by
+  // parts of a gradient add up to the update by the whole gradient.
   virtual bool adds_gradients() const { return false; }
   // Sets state_offset of each piece. Returns the number of floats in one state of all pieces.
   int64_t place_states(std::span<OwnedPiece> pieces) const;
-  // Updates states, masters and values of all pieces. LAMB and LARS call `reducer` once, and Muon
-  // calls `options.matrices` twice; these calls are collective. Throws Error(invalid_argument)
-  // before any change if sizes or types do not match.
+  // Updates states, masters and values of all pieces. LAMB, LARS and Adafactor call `reducer` once;
+  // Muon, Adafactor and SOAP call `options.matrices` twice. These calls are collective. Throws
+  // Error(invalid_argument) before any change if sizes or types do not match.
   void step(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,
             NormReducer& reducer);
 

@@ -22,8 +22,8 @@ inline constexpr uint32_t kLeastCell = 0x34000000;  // the float 2^-23 as bits
 inline constexpr uint32_t kLastCell = 0x3f800000;   // the float 1 as bits
 inline constexpr uint32_t kCells = ((kLastCell - kLeastCell) >> kCellBits) + 1;
 
-// Factors of an SGD step, in which w moves by u. The gradient g is the array's value times
-// `gradient`, plus decay * w.
+// Factors of an SGD step. The gradient of an element is g = `gradient` * (the value in the array of
+// gradients) + decay * w.
 struct SgdFactors {
   float gradient = 1;
   float decay = 0;
@@ -50,12 +50,14 @@ struct Loops {
 
   // w -= rate * g, without momentum. The other loops need a momentum array.
   void (*sgd_plain)(float* w, const float* gradients, int64_t n, SgdFactors factors);
-  // momentum = factors.momentum * momentum + g; w -= rate * momentum.
+  // momentum = factors.momentum * momentum + g; w -= rate * momentum, or with Nesterov's momentum w
+  // -= rate * (g + factors.momentum * momentum).
   void (*sgd)(float* w, const float* gradients, float* momentum, int64_t n, SgdFactors factors);
   // momentum = factors.momentum * momentum + rate * g; w -= momentum.
   void (*lars)(float* w, const float* gradients, float* momentum, int64_t n, SgdFactors factors);
 
-  // Updates m and v, then w = keep * w - rate * direction.
+  // Updates m and v, then w = keep * w - rate * m / (sqrt(v) / root_correction2 + epsilon). The
+  // caller has divided `rate` by correction1.
   void (*adamw)(float* w, const float* gradients, float* m, float* v, int64_t n,
                 MomentFactors factors, float keep, float rate);
   // Updates m and v.

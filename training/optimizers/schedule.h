@@ -8,10 +8,10 @@
 
 namespace tutti::training {
 
-// A schedule of learning rates. Linear warm-up from peak / warmup_steps to `peak` at step max(1,
-// warmup_steps) (Goyal et al.: Accurate, large minibatch SGD, 2017). Then decay to final_fraction *
-// peak at total_steps, and that rate afterwards. The decay is constant (none), linear, or half a
-// cosine (Loshchilov, Hutter: SGDR, 2017).
+// A schedule of learning rates. The rate rises linearly from peak / warmup_steps to `peak`, which
+// it reaches at step max(1, warmup_steps) (Goyal et al.: Accurate, large minibatch SGD, 2017). It
+// then falls linearly or as half a cosine (Loshchilov, Hutter: SGDR, 2017) to final_fraction *
+// peak, which it reaches at total_steps and keeps. With `constant` it stays at `peak`.
 struct LearningRateSchedule {
   enum class Decay { constant, linear, cosine };
 

@@ -92,8 +92,9 @@ class Preconditioned {
     }
   }
 
-  // Projects the tensor into the bases; with `back`, a projected tensor back. Each dimension in
-  // turn is rotated to the last position.
+  // Projects the tensor into the bases. With `back` = yes, reverses the projection of a projected
+  // tensor. Processes the first dimension and rotates it to the last position, once for each
+  // dimension.
   std::vector<float> project(std::vector<float> values, Transpose back) const {
     for (const Mode& mode : modes_) {
       if (!mode.is_preconditioned()) {

@@ -5,8 +5,9 @@
 
 namespace tutti::training {
 
-// blockwise8: an 8-bit code per element (dynamic_map.h), and an f32 scale per kStateBlock elements,
-// which is their largest absolute value. A value is the code's value times the scale.
+// blockwise8: an 8-bit code per element (dynamic_map.h), and an f32 scale per block of kStateBlock
+// elements, which is the largest absolute value in the block. An element is the value of its code
+// times the scale.
 enum class StateFormat { f32, blockwise8 };
 
 inline constexpr int64_t kStateBlock = 256;

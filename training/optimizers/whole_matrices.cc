@@ -83,7 +83,7 @@ class OwnerAssignment {
 
   size_t home_of(const Piece& piece) const { return homes_.at(piece.parameter); }
 
-  // Visits all pieces of matrices that are computed here, by owner.
+  // Visits all pieces of matrices that are computed here, owner by owner.
   template <typename Visit>
   void visit_here(const Visit& visit) const {
     const auto self = static_cast<size_t>(exchange_.self());
@@ -141,8 +141,8 @@ class OwnerAssignment {
   }
 
   const MatrixExchange& exchange_;
-  std::vector<std::vector<Piece>> pieces_;  // by owner: its pieces of matrices
-  std::map<int, size_t> homes_;             // by parameter: the owner that computes it
+  std::vector<std::vector<Piece>> pieces_;  // each owner's pieces of matrices
+  std::map<int, size_t> homes_;             // key: parameter; value: the owner that computes it
 };
 
 }  // namespace

@@ -16,8 +16,8 @@
 namespace tutti::training {
 
 using IsMatrix = std::function<bool(const ParameterSpec& spec)>;
-// Function that replaces a matrix, of spec.shape.front() rows and all other dimensions as columns,
-// by the result. `parameter` is its index in the model's table.
+// Function that replaces a matrix by its result. The matrix has spec.shape.front() rows; all other
+// dimensions form its columns. `parameter`: the parameter's index in the model's table.
 using MatrixWork =
     std::function<void(int parameter, const ParameterSpec& spec, std::span<float> matrix)>;
 

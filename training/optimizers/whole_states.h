@@ -13,7 +13,7 @@
 
 namespace tutti::training {
 
-// A state of a parameter that does not have one value per element.
+// A state that one owner keeps for a whole parameter. Its shape may differ from the parameter's.
 struct WholeState {
   std::string name;  // such as "exp_avg_sq_row"
   std::vector<int64_t> shape;
@@ -41,7 +41,7 @@ class WholeStates {
   // Returns the number of floats of the two largest parameters' states.
   int64_t floats_of_two() const;
   const std::vector<Place>& places() const { return places_; }
-  // Sets the array of floats() floats, which must outlive this object.
+  // Sets the memory of all states, an array of floats() floats that must outlive this object.
   void set_memory(float* memory) { memory_ = memory; }
   std::span<float> at(const Place& place) const;
   // Returns all states of a parameter, which are adjacent; empty if it has none on this owner.
@@ -55,7 +55,7 @@ class WholeStates {
   std::vector<std::span<float>> of(int parameter) const;
 
  private:
-  std::vector<Place> places_;  // by parameter: the places of its states
+  std::vector<Place> places_;  // grouped by parameter
   int64_t floats_ = 0;
   float* memory_ = nullptr;
   std::function<void(int)> observer_;

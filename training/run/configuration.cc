@@ -21,7 +21,7 @@ namespace {
 
 // Name of the run's length, which resumed runs often extend.
 constexpr const char* kSamples = "samples";
-// A run cannot be resumed with other values of these: tensors would not fit, or steps would be
+// Settings that a resumed run cannot change, because saved tensors would not fit or steps would be
 // counted differently.
 constexpr std::array kFixed = {"model", "optimizer", "batch"};
 
@@ -36,8 +36,8 @@ std::string describe(const std::vector<const DataSet*>& data) {
   return text;
 }
 
-// Returns settings that only C++ programs can choose, and those that follow from how a run was
-// started.
+// Returns the settings that only C++ programs can choose, and the settings that follow from how a
+// run was started.
 Json unnamed_settings(const TrainOptions& options) {
   const ReplicaOptions& replica = options.replica;
   Json all = {{"bucket-mb", cat(replica.storage.bucket_elements, " elements, the first ",
@@ -81,8 +81,9 @@ struct Difference {
   Json now;
 };
 
-// Returns the differences. Ignores a setting that only one of the two has, because it follows from
-// another, as beta1 from the optimizer.
+// Returns the settings whose values differ. Ignores a setting that only one of the two runs has,
+// because another setting determines whether it exists, as the optimizer determines whether beta1
+// does.
 std::vector<Difference> differences(const Json& before, const Json& now) {
   std::vector<Difference> found;
   for (const auto& [name, value] : before.items()) {
@@ -93,7 +94,7 @@ std::vector<Difference> differences(const Json& before, const Json& now) {
   return found;
 }
 
-// Lists ranks whose settings differ from the first rank's; at most kMost.
+// Lists at most kMost ranks whose settings differ from rank 0's, each with those settings.
 std::string describe_ranks(const Communicator& communicator,
                            const std::vector<std::string>& texts) {
   constexpr int kMost = 8;

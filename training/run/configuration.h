@@ -24,12 +24,12 @@ inline constexpr const char* kOnce = "once";      // applies to this start only
 void describe(Schema& schema, TrainOptions& options);
 
 struct RunConfiguration {
-  // The whole configuration: options.told and derived settings. Checkpoints contain it, and
-  // --config reads it.
+  // The whole configuration: TrainOptions::configuration and the settings derived from it.
+  // Checkpoints contain it, and --config reads it.
   Json whole;
-  // By short names ("lr"): the settings that determine the losses.
+  // The settings that determine the losses, by short names ("lr").
   Json run;
-  // By short names: all settings that must be equal on all ranks.
+  // All settings that must be equal on all ranks, by short names.
   Json everywhere;
 };
 
@@ -41,8 +41,9 @@ RunConfiguration configuration_of(const Model& model, const std::vector<const Da
 void check_same_everywhere(Communicator& communicator, const RunConfiguration& configuration);
 
 // Checks that a run that was saved with one configuration (RunConfiguration::whole, or an earlier
-// format) may continue with another. Throws Error(invalid_argument) that names every setting that
-// differs and is not in `allowed` (as "lr" or "optimizer.lr"), and for unknown names in `allowed`.
+// format) may continue with another. Throws Error(invalid_argument) if settings differ that are not
+// in `allowed` (written "lr" or "optimizer.lr"), and names them; also if a name in `allowed` is
+// unknown or is of a setting that no run may change. `where`: the saved run's path, for errors.
 // Returns the accepted differences as text.
 std::vector<std::string> check_resumed(const Json& saved, const RunConfiguration& now,
                                        const std::vector<std::string>& allowed,

@@ -14,7 +14,7 @@
 namespace tutti::training {
 namespace {
 
-// A sample, as a batch of Numbered contains it.
+// A sample in a batch of the data set Numbered.
 struct Taken {
   int32_t data_set = 0;
   int32_t example = 0;
@@ -23,7 +23,7 @@ struct Taken {
   bool operator==(const Taken&) const = default;
 };
 
-// A data set whose examples are their own numbers.
+// A data set whose examples contain their own index, the epoch and the index of the data set.
 class Numbered : public DataSet {
  public:
   Numbered(uint64_t size, int32_t number) : size_(size), number_(number) {}
@@ -57,7 +57,8 @@ Sets numbered_sets(const std::vector<uint64_t>& sizes) {
   return sets;
 }
 
-// Returns the number of samples after which each data set, by its share, has begun so many epochs.
+// Returns the length of a run in samples, such that each data set's share of them is at least
+// `epochs` epochs.
 uint64_t samples_of(const EpochCheckOptions& o) {
   double weights = 0, most = 0;
   for (size_t i = 0; i < o.sizes.size(); ++i) {
@@ -137,8 +138,8 @@ class Counter {
   void end() { counts_.back().missing = static_cast<uint64_t>(std::ranges::count(places_, kNone)); }
 
   size_t data_set_;
-  std::vector<int64_t> places_;  // by example: its place in this epoch
-  std::vector<int64_t> before_;  // by example: its place in the epoch before
+  std::vector<int64_t> places_;  // place of each example in this epoch
+  std::vector<int64_t> before_;  // place of each example in the epoch before
   std::vector<EpochCount> counts_;
 };
 

@@ -10,12 +10,12 @@ namespace tutti::training {
 
 struct EpochCheckOptions {
   std::vector<uint64_t> sizes;  // number of examples of each data set
-  std::vector<double> weights;  // sampling weights of the data sets; empty: by their sizes
+  std::vector<double> weights;  // sampling weights of the data sets; empty: proportional to sizes
   uint64_t batch = 32;          // samples per step, over all ranks
   uint64_t micro_batch = 8;
   uint64_t seed = 1;
   int ranks = 2;
-  uint64_t epochs = 3;  // minimum number of epochs of the smallest data set
+  uint64_t epochs = 3;  // minimum number of epochs of each data set
 };
 
 // Counts of the examples of a data set in one epoch, over all ranks.
@@ -24,17 +24,18 @@ struct EpochCount {
   uint64_t epoch = 0;
   uint64_t taken = 0;     // number of samples
   uint64_t repeated = 0;  // number of examples that were taken more than once
-  // number of examples that were not taken; 0 for the last epoch, which is incomplete
+  // number of examples that were not taken; 0 for an incomplete last epoch
   uint64_t missing = 0;
-  uint64_t same_place = 0;  // number of examples with the same place as in the epoch before
+  uint64_t same_place = 0;  // number of examples at the same place as in the epoch before
 };
 
 struct EpochCheck {
   std::vector<EpochCount> epochs;
   uint64_t steps = 0;
   uint64_t resumed_at = 0;  // step at which the run was resumed
-  int resumed_ranks = 0;    // number of ranks that continued there
-  // true if the steps from there on have the same samples in the same order
+  int resumed_ranks = 0;    // number of ranks of the resumed run
+  // true if the resumed run has the same samples, in the same order, as the first run from
+  // resumed_at on
   bool same_after_resume = false;
 
   // Returns true if no example was missed or repeated, orders differ, and resuming changes nothing.

@@ -47,7 +47,8 @@ std::vector<const DataSet*> views(const std::vector<std::unique_ptr<const DataSe
   return views;
 }
 
-// Returns the micro-batches of a step that `rank` computes; one of weight 0 if it has none.
+// Returns the micro-batches of a step that `rank` computes. If there are none, returns a single one
+// of weight 0.
 template <typename Fill>
 std::vector<Batch> batches_of(int rank, uint64_t count, const FeedOptions& options,
                               const Fill& fill) {
@@ -124,7 +125,8 @@ StepFeed Feed::part(uint64_t step, int rank) const {
   const uint64_t end = std::min(first + options_.batch, options_.samples);
   const uint64_t count = divide_up(end - first, options_.micro_batch);
   const auto ranks = static_cast<uint64_t>(options_.ranks);
-  // A client counts its own samples: all those in the steps before, then its part of this step.
+  // A client numbers its own samples consecutively: first its `before` samples of earlier steps,
+  // then the samples of its part of this step.
   const uint64_t before = step * range_of(rank, options_.batch).count;
   const uint64_t part = end - first - range_of(rank, end - first).first;
   const auto number_of = [&](uint64_t index) {

@@ -1,4 +1,5 @@
-// Chooses the samples of each step, divides them into micro-batches, and assigns these to ranks.
+// Chooses the samples of each step, divides them into micro-batches, and assigns the micro-batches
+// to ranks.
 //
 //   samples of a step  | 0 1 2 3 | 4 5 6 7 | 8 9 10 11 | 12 13 |     micro-batches of 4
 //   2 ranks            |----- rank 0 ------|------ rank 1 -----|     2 passes each
@@ -6,8 +7,8 @@
 // A rank without samples repeats the last micro-batch with weight 0, so that it takes part in the
 // communication of the others.
 //
-// The assignment is pure arithmetic on sample numbers. For any number of ranks, a micro-batch has
-// the same samples and shapes, and therefore the same bits.
+// The assignment is pure arithmetic on the indices of samples. A micro-batch has the same samples
+// and shapes, and therefore the same bits, for any number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -25,15 +26,15 @@ struct FeedOptions {
   uint64_t micro_batch = 8;  // samples per forward and backward pass
   uint64_t samples = 0;      // samples of the whole run; the last step may be smaller
   uint64_t seed = 1;
-  int rank = 0;  // ranks from number `ranks` on compute nothing
+  int rank = 0;  // a rank >= `ranks` has no samples of its own
   int ranks = 1;
-  // Index and number of the ranks that share each sample's tokens, and the attention window in
-  // tokens (0: unlimited).
+  // This rank's index among the ranks that share each sample's tokens, and the number of those
+  // ranks. `window`: attention window in tokens; 0: unlimited.
   int token_rank = 0;
   int token_ranks = 1;
   int64_t window = 0;
   int workers = 1;              // number of threads that prepare steps ahead; 0: prepare on demand
-  std::vector<double> weights;  // sampling weights of the data sets; empty: by size
+  std::vector<double> weights;  // sampling weights of the data sets; empty: proportional to sizes
   // Number of labels of each client's data, if ranks are clients that have different data
   // (data/client_set.h). 0: all ranks share the samples.
   int64_t labels_per_client = 0;
@@ -55,12 +56,12 @@ class Feed {
   uint64_t steps() const;  // Returns the number of steps of the whole run.
   uint64_t batch() const { return options_.batch; }
   uint64_t passes() const;  // Returns the maximum number of micro-batches of a rank in any step.
-  // Returns how many epochs of each data set are complete, with fraction, after this many steps:
-  // samples taken / size of the set. For a client, the set is its own part of the data set.
+  // Returns for each data set how many epochs have been taken after this many steps: samples taken
+  // / size of the set, as a fraction. For a client, the set is its own part of the data set.
   std::vector<double> epochs(uint64_t steps) const;
   // Returns the steps [from, steps()) in order, prepared in the background.
   std::unique_ptr<Loader<StepFeed>> steps_from(uint64_t from) const;
-  // Returns the part of rank `rank` in a step, which is counted from 0.
+  // Returns rank `rank`'s part of step `step`. Steps are counted from 0.
   StepFeed part(uint64_t step, int rank) const;
   // Returns this rank's part of the validation samples: at most max_samples over all ranks, spread
   // evenly over the held-out data.

@@ -20,12 +20,12 @@ class FeedQueue {
   // Returns the next step's samples. Blocks until they are read, and throws what reading them
   // threw.
   StepFeed take();
-  // Fetches the samples of the step after the one that was taken. Blocks like take(). An error must
-  // not fail the step that was taken, so take() throws it.
+  // Fetches the samples of the step after the one that was taken. Blocks like take(). If fetching
+  // fails, the next take() throws the error, so that the step that was taken is not affected.
   void look_ahead();
   // Returns the samples that look_ahead() fetched; null: none.
   const StepFeed* ahead() const { return next_ ? &*next_ : nullptr; }
-  // Returns how long the calls have blocked so far.
+  // Returns the time for which take() and look_ahead() have blocked so far.
   std::chrono::nanoseconds waited() const { return waited_; }
 
  private:

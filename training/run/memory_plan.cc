@@ -104,14 +104,14 @@ class PartPlan {
   int64_t files_ = 0, largest_ = 0;
   int64_t kept_ = 0, most_kept_ = 0, stays_ = 0, temporary_ = 0, validation_ = 0;
   int64_t input_ = 0;     // input of the current unit
-  int64_t gathered_ = 0;  // bytes of that input, if it is kept in shards
+  int64_t gathered_ = 0;  // bytes of the current unit's input, if it is kept in shards
 };
 
 // Returns the number of elements of temporary whole buckets that exist at once: two of each size
 // while one of them is exchanged. With `of_gradients`, buckets of a single rank are not exchanged,
 // so that one suffices.
 int64_t planned_buckets(const Layout& layout, bool of_gradients) {
-  std::map<std::pair<int64_t, bool>, int64_t> counts;  // by size, and whether they are exchanged
+  std::map<std::pair<int64_t, bool>, int64_t> counts;  // key: size, and whether it is exchanged
   for (const Bucket& bucket : layout.buckets) {
     ++counts[{bucket.size, !of_gradients || bucket.ranks > 1}];
   }
@@ -147,12 +147,12 @@ struct PlannedActivations {
   int64_t pages = 0;  // maximum bytes of these files in memory at once
 };
 
-// Returns the sum, over slots, of the largest of the chunks that use the slot.
+// Returns the sum over slots. A slot is as large as the largest chunk that uses it.
 PlannedActivations planned_activations(const Model& model, const Profile& profile,
                                        const pipeline::RankPlan& rank,
                                        const pipeline::Placement& placement,
                                        const ReplicaOptions& replica, bool split) {
-  std::map<int, PartMemory> parts;  // by chunk: its memory
+  std::map<int, PartMemory> parts;  // memory of each chunk
   int64_t scratch = 0, validation = 0, largest = 0;
   const bool in_files = replica.storage.offload.activations();
   for (const int chunk : placement.own_chunks) {
@@ -177,8 +177,8 @@ PlannedActivations planned_activations(const Model& model, const Profile& profil
           std::accumulate(files.begin(), files.end(), int64_t{0}), (all + 2) * largest};
 }
 
-// Returns the layout options that a replica derives. `owners`: by group, this rank's index among
-// the owners; negative: not an owner.
+// Returns the layout options that a replica derives. `owners`: receives this rank's index among the
+// owners of each group (negative: not an owner).
 LayoutOptions layout_options(const Model& model, const StorageOptions& storage,
                              const pipeline::Placement& placement, const MeshPlace& rank,
                              std::vector<int>& owners) {
@@ -200,7 +200,7 @@ LayoutOptions layout_options(const Model& model, const StorageOptions& storage,
   return options;
 }
 
-// The pieces of a layout's owners, which determine the owner that computes each matrix.
+// Provides the pieces of a layout's owners, which determine the owner that computes each matrix.
 class PlannedMatrices : public MatrixExchange {
  public:
   PlannedMatrices(const Layout& layout, const std::vector<ParameterSpec>& specs, int owners,
@@ -255,7 +255,7 @@ MemoryPlan::MemoryPlan(Model& model, const MicroBatch& batch, const TrainOptions
   const PipelineOptions& pipeline = options.replica.pipeline;
   const int stages = model.parameters().mesh().size(Axis::pipeline);
   pipeline::Plans plans(pipeline.schedule, stages, pipeline.virtual_stages);
-  // Without flushes, takes as many steps as give the maximum number of weight versions.
+  // Without flushes, plans enough steps to reach the maximum number of weight versions.
   const pipeline::Plan& plan = plans.training(passes, plans.flushed() ? 1 : 2 * stages);
   const std::vector<int> cut =
       pipeline.cut.empty() ? pipeline::estimated_cut(model, plans.chunks()) : pipeline.cut;
@@ -280,7 +280,7 @@ int64_t MemoryPlan::logits(int stage) const {
   return model_.logits_at_once(batch_, its.split) * bytes_of(options_.replica.storage.dtype);
 }
 
-// Returns the elements of second uses of tied parameters whose first uses are on the same stage.
+// Returns the number of elements of tied parameters that are used twice on this stage.
 int64_t MemoryPlan::shared_elements(const Stage& stage) const {
   int64_t elements = 0;
   for (const SharedUse& use : model_.parameters().shared_uses()) {
@@ -291,9 +291,9 @@ int64_t MemoryPlan::shared_elements(const Stage& stage) const {
   return elements;
 }
 
-// Returns the elements that deterministic mode sums separately: other ranks' micro-batches, the
-// second use of a tied parameter if both uses are on this rank, and partial sums over
-// micro-batches.
+// Returns the number of gradient elements that deterministic mode sums separately: other ranks'
+// micro-batches, the second use of a tied parameter if both uses are on this rank, and partial sums
+// over micro-batches.
 int64_t MemoryPlan::separate_gradients(const Stage& stage) const {
   const std::vector<ParameterSpec>& specs = model_.parameters().specs();
   const int64_t levels = GradientTree::levels(passes_);
@@ -387,8 +387,8 @@ int64_t MemoryPlan::add_storage(const Stage& stage, const MeshPlace& rank, Memor
   return owned;
 }
 
-// Returns the bytes of the states of parameters that owner number `self` computes as whole
-// matrices.
+// Returns the bytes of the states of parameters that the owner with index `self` computes as whole
+// matrices. `of_two`: receives the bytes for the two largest of these parameters.
 int64_t MemoryPlan::whole_state_bytes(const Layout& layout, std::span<const Piece> own, int self,
                                       int64_t& of_two) const {
   const std::vector<ParameterSpec>& specs = model_.parameters().specs();
@@ -425,7 +425,7 @@ MemoryReport MemoryPlan::of(const MeshPlace& rank) const {
     const DType values = replica.without_masters() ? replica.storage.dtype : DType::f32;
     report.copies = states.each * std::ssize(optimizer_->state_names()) + states.whole +
                     owned * bytes_of(values);
-    // values that differ between ranks also need copies of the rank's own
+    // if values differ between ranks, each rank's own values are copied as well
     if (replica.sync.has_own_values()) report.copies *= 2;
   }
   const int64_t copies = copies_of_values(replica.sync);

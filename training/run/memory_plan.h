@@ -1,7 +1,8 @@
-// Estimates each rank's memory before a run starts. Parameters, gradients, masters and optimizer
-// state follow by arithmetic (layout.h). Activations are measured by running one micro-batch
-// through the model, one unit at a time, so that a model larger than memory can be planned if its
-// largest unit fits. Activations and messages of a pipeline are counted in its plan.
+// Estimates each rank's memory before a run starts. The memory of parameters, gradients, masters
+// and optimizer state is computed from the layout (layout.h). Activations are measured by running
+// one micro-batch through the model, one unit at a time, so that a model larger than memory can be
+// planned if its largest unit fits. A pipeline's plan determines how many activations and messages
+// exist at once.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +33,7 @@ class MemoryPlan {
   // Returns the memory of the rank at this place. Along the axes that shard parameters, the place
   // must equal the place for which the model was created. Throws as make_layout() does.
   MemoryReport of(const MeshPlace& rank) const;
-  // Returns the bytes of logits in the activations of a rank of that stage, for the rows that exist
-  // at once.
+  // Returns the bytes of logits that exist at once in the activations of a rank of that stage.
   int64_t logits(int stage) const;
 
  private:
@@ -53,11 +53,12 @@ class MemoryPlan {
   struct StateBytes {
     int64_t each = 0;
     int64_t whole = 0;
-    int64_t two_wholes = 0;  // bytes of the states of the two largest parameters
+    int64_t two_wholes = 0;  // bytes of the states of the two largest whole parameters
   };
 
-  // Adds to a report the storage, the bytes of gradients that workers send to this rank, of the
-  // optimizer's states, and of files. Returns the number of elements that the rank owns.
+  // Adds to a report the bytes of the storage, of the gradients that workers send to this rank, of
+  // the optimizer's states and of files, and fills `states`. Returns the number of elements that
+  // the rank owns.
   int64_t add_storage(const Stage& stage, const MeshPlace& rank, MemoryReport& report,
                       StateBytes& states) const;
   int64_t whole_state_bytes(const Layout& layout, std::span<const Piece> own, int self,
@@ -76,7 +77,7 @@ class MemoryPlan {
   std::vector<Stage> stages_;
 };
 
-// Returns the sum over all kinds that are in memory.
+// Returns the sum of the report's kinds of memory, without files.
 int64_t total(const MemoryReport& memory);
 
 }  // namespace tutti::training

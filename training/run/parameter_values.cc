@@ -21,7 +21,8 @@ Memory<float> ParameterValues::in_place(int parameter) {
   return replica_.storage().updated_whole(parameter);
 }
 
-// Calls use(elements, index of the first one in the whole) for each run that this rank owns.
+// Calls use(elements, index of the first element in the whole parameter) for each run of elements
+// that this rank owns.
 template <typename Use>
 void ParameterValues::with_owned(int parameter, const Use& use) {
   replica_.finish_values();
@@ -65,7 +66,7 @@ void ParameterValues::write(int parameter, std::span<const float> values) {
     if (piece.piece.parameter == parameter) store_masters(piece);
   }
   if (!replica_.storage().whole_values()) {
-    replica_.publish();  // resident buckets are gathered again
+    replica_.publish();  // drops resident buckets, which are then gathered again
     return;
   }
   // Writes all parts, because other ranks' parts would be gathered only with the next update.

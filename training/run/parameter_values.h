@@ -1,7 +1,7 @@
 // Reads and writes a model's parameters between training steps.
 //
-// Values are those that the optimizer updates, in f32: masters, if there are any. No step may be in
-// flight during a call.
+// The values are those that the optimizer updates, in f32: the masters, if there are any. No step
+// may be in flight during a call.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,13 @@ class ParameterValues {
   const std::vector<ParameterSpec>& specs() const { return model_.parameters().specs(); }
   // Returns true if this rank's pipeline stage has the parameter. The functions below require it.
   bool has(int parameter) const;
-  // Returns the values themselves, if this rank has all of them in f32 (up to ZeRO stage 2, and not
-  // sharded); otherwise null. The caller may change them, equally on all ranks, while it holds the
-  // pointer.
+  // Returns the values themselves, if this rank has all of them in f32 (up to ZeRO stage 2, for a
+  // parameter that is not divided along mesh axes); otherwise null. The caller may change them,
+  // equally on all ranks, while it holds the pointer.
   Memory<float> in_place(int parameter);
-  // Copies the values of the whole parameter into `values`. Collective among the ranks of the stage
-  // with ZeRO, or among those that have parts of the parameter if it is sharded.
+  // Copies the values of the whole parameter into `values`. Collective: with ZeRO among the ranks
+  // of the stage, and for a parameter that is divided along mesh axes among the ranks that have its
+  // parts.
   void read(int parameter, std::span<float> values);
   // Sets the values of the whole parameter. Every rank of the stage must write the same values.
   // Does not communicate.

@@ -27,14 +27,15 @@ class RunOrigin {
   RunOrigin(const RunOrigin&) = delete;
   RunOrigin& operator=(const RunOrigin&) = delete;
 
-  // Returns the directory on rank 0, if there is one; otherwise null.
+  // Returns the run's directory. Null on ranks other than 0, and for a run without a directory.
   RunDirectory* directory() { return directory_ ? &*directory_ : nullptr; }
-  // Loads the step to resume or the initial parameters, and calls RunDirectory::begin(): from then
-  // on the run's directory may be modified. `steps`: the number of steps of the run.
+  // Result of load().
   struct Begun {
     uint64_t done = 0;            // number of completed steps
     Json state = Json::object();  // the trainer's saved state; empty: a new run
   };
+  // Loads the step to resume or the initial parameters, and calls RunDirectory::begin(), from which
+  // on the run's directory may be modified. `steps`: number of steps of the run.
   Begun load(Replica& replica, Model& model, uint64_t steps);
 
  private:
@@ -52,12 +53,12 @@ class RunOrigin {
 // launch of the job.
 Writer writer_of(const Communicator& world, const std::string& start);
 
-// Returns true if the run starts from TrainOptions::initial, if given, because it does not resume a
-// run.
+// Returns true if the run does not resume a saved step, so that it starts from
+// TrainOptions::initial, if that is set.
 bool starts_over(const TrainOptions& options);
 
-// Throws what a Trainer would throw for the directory and the run in it, without ranks. Reads data
-// only if a run is to be resumed.
+// Checks the checkpoint directory before ranks exist: throws what a Trainer would throw for the
+// directory and for the run in it. Reads data only if a run is to be resumed.
 void check_directory(const Model& model, const std::vector<const DataSet*>& data,
                      const TrainOptions& options);
 

@@ -13,12 +13,12 @@ namespace tutti::training {
 
 // Report of one rank since the start of training in this process.
 struct RankReport {
-  uint64_t clock = 0;  // number of steps of the rank; async: of parts of steps
+  uint64_t clock = 0;  // number of steps that this rank has computed; with async, of parts of steps
   double waited_seconds = 0;
   // seconds of waiting for samples that the loader had not prepared yet
   double waited_for_data_seconds = 0;
   double bytes_sent = 0;
-  // With servers: the number of updates (async), or clocks, by which a worker's values were stale.
+  // Staleness of a worker's values, with servers: a number of updates (async) or of clocks.
   struct Staleness {
     int64_t largest = 0;
     double mean = 0;
@@ -37,14 +37,14 @@ struct Waits {
 std::vector<RankReport> reports_of_ranks(Replica& replica, uint64_t steps, const Waits& waits);
 
 // Returns a digest (checkpoint/checksum.h) of the model's values, all of which this rank must have.
-// It does not depend on how servers shard them.
+// The digest does not depend on how servers shard the values.
 std::string digest_of_values(Model& model);
-// Collective. Returns a digest of the parameters of each rank's stage and part, by rank. Each rank
-// hashes its own copy; with ZeRO 3, in which ranks have only shards, gathers the values first.
+// Collective. Returns one digest per rank, of the parameters of the rank's stage and part. Each
+// rank hashes its own copy; with ZeRO 3, where a rank has only shards, it gathers the values first.
 std::vector<std::string> digests_of_ranks(Replica& replica, Model& model);
 
 // Returns a digest of a run's settings (RunConfiguration::run), except those that determine when
-// ranks synchronize, which a record contains itself (parallel/replay/update_order.h).
+// ranks synchronize, because a record contains those separately (parallel/replay/update_order.h).
 std::string digest_of_settings(Json settings);
 
 }  // namespace tutti::training

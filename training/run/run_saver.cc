@@ -76,7 +76,7 @@ void RunSaver::finish() {
   while (in_flight_) advance();
 }
 
-// A save that fails has ended as well.
+// Drops a save that has ended or failed.
 void RunSaver::advance() {
   try {
     if (!in_flight_->advance()) return;

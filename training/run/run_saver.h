@@ -29,19 +29,20 @@ class RunSaver {
   // Collective. `replica` and `model` must outlive the object.
   RunSaver(Replica& replica, Model& model, RunSaverOptions options);
 
-  // Collective. Saves the replica's state after `step`. A background save first waits for the
-  // previous one, and returns after starting. `best`: true if the validation loss in `state` is the
-  // lowest so far. Throws as save_checkpoint() does; errors in the background are thrown by poll(),
-  // finish() or the next save.
+  // Collective. Waits for the previous background save, then saves the replica's state after
+  // `step`. In the background mode, returns once the save has started. `best`: true if the
+  // validation loss in `state` is the lowest so far. Throws as save_checkpoint() does; errors in
+  // the background are thrown by poll(), finish() or the next save.
   void save(uint64_t step, Json state, bool best);
-  // Collective, between steps: advances a background save as far as all ranks are ready.
+  // Collective, called between steps. Advances a background save by one phase if no rank is still
+  // busy with the current phase.
   void poll();
   // Collective: blocks until a background save is complete.
   void finish();
 
   uint64_t saved() const { return saved_; }  // Returns the last step whose save was begun.
   int saves() const { return saves_; }       // Returns the number of completed saves.
-  // Returns true if this validation loss is lower than those of all saved steps.
+  // Returns true if this validation loss is lower than that of every saved step.
   bool improves(double validation_loss) const { return validation_loss < best_loss_; }
   // Return, for this rank, the bytes of copies, and the time for which saves blocked training.
   int64_t copies() const { return static_cast<int64_t>(memory_.size()); }
@@ -58,7 +59,7 @@ class RunSaver {
   double best_loss_;
   std::chrono::nanoseconds lost_{0};
   std::vector<std::byte> memory_;
-  // declared last, so that it is destroyed before its memory
+  // declared last, so that it is destroyed before memory_, which it uses
   std::optional<BackgroundSave> in_flight_;
 };
 

@@ -22,7 +22,7 @@ namespace {
 // limit of steps and samples, whose products must fit into 64 bits
 constexpr double kMostOfAnything = 1e9;
 
-// Settings that are not single values.
+// Settings that consist of several variables or are parsed from a text.
 
 void describe_precision(Schema& schema, TrainOptions& options) {
   ReplicaOptions& replica = options.replica;

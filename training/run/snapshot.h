@@ -25,7 +25,7 @@ struct Snapshot {
   bool best = false;            // see SaveRequest
 };
 
-// Views of the replica's memory that is to be saved; the next step changes it.
+// Views of the replica's memory that is to be saved. The next step changes that memory.
 struct SnapshotParts {
   SaveRequest request;
   std::vector<TensorPiece> pieces;
@@ -41,8 +41,8 @@ void save_snapshot(Replica& replica, Model& model, Snapshot snapshot);
 // optimizer, and as reading from a Checkpoint does.
 Json load_snapshot(Replica& replica, Model& model, const Checkpoint& checkpoint);
 
-// Collective. Does what load_snapshot() does, but from the copies that the ranks of an earlier run
-// keep in memory.
+// Collective. Loads what load_snapshot() loads, but from the copies that the ranks of an earlier
+// run keep in memory.
 Json load_kept(Replica& replica, KeptState& kept);
 
 // Loads only the model from a source of tensors "model.NAME": all parameters, and the buffers that

@@ -6,7 +6,7 @@
 
 namespace tutti::training {
 
-// Parses "R:xF[,R:xF ...]" into factors of time by rank. Throws Error(invalid_argument) for other
+// Parses "R:xF[,R:xF ...]" into slowdown factors by rank. Throws Error(invalid_argument) for other
 // texts.
 std::map<int, double> stragglers_in(const std::string& text);
 

@@ -32,11 +32,12 @@ struct TrainOptions {
   // true if the data sets have document masks; recorded in the configuration
   bool document_mask = false;
 
-  Json optimizer = {{"name", "adamw"}};  // and its settings, all or some (optimizers/registry.h)
-  // its peak is the learning rate; its total_steps follows from the samples
+  // the optimizer's name, and some or all of its settings (optimizers/registry.h)
+  Json optimizer = {{"name", "adamw"}};
+  // `peak` is the learning rate; `total_steps` is derived from the number of samples
   LearningRateSchedule schedule;
 
-  ReplicaOptions replica;    // its `passes` follows from the batch
+  ReplicaOptions replica;    // `passes` is derived from the batch
   bool measure_cut = false;  // true: cut the pipeline by measured unit times
   Compression compression = Compression::none;
   int compression_rank = 4;            // rank of PowerSGD
@@ -48,9 +49,9 @@ struct TrainOptions {
   // (core/slices.h). None: they are not sliced.
   std::optional<int64_t> cut_slices;
 
-  // Number of steps between pipeline flushes, for schedules without a flush per step; or between
+  // Number of steps between pipeline flushes, for schedules without a flush per step, or between
   // meetings of all ranks, if ranks do not wait for each other (SyncOptions). Validation,
-  // checkpoints and every 1024th step flush as well. 0: only these flush.
+  // checkpoints and every 1024th step flush as well; with 0, nothing else flushes.
   uint64_t flush_every = 16;
 
   uint64_t validate_every = 0;  // in steps; 0: only at the end
@@ -65,7 +66,7 @@ struct TrainOptions {
   bool keep_best = false;
   // True: continue the run in the directory. A directory belongs to one run
   // (checkpoint/run_directory.h). The run must have the settings with which it was saved, except
-  // layout settings and those named here (configuration.h).
+  // layout settings and those in `allow_changed` (configuration.h).
   bool resume = false;
   std::optional<int64_t> resume_step;  // step to resume; none: the newest
   bool resume_or_new = false;          // true: start a new run if the directory has no step
@@ -80,9 +81,9 @@ struct TrainOptions {
   bool digest = false;    // true: hash the parameters at the end (TrainResult::digests)
   bool profile = false;   // true: profile this rank's steps (TrainResult::profile)
   std::string straggler;  // slowdowns of ranks (stragglers.h)
-  // Called at the end of each step, when its gradients are computed. Returns a signal's number once
-  // this rank is to stop, otherwise 0. All ranks then stop after that step, and save it. Must be
-  // set on all ranks or on none. With `copies`: see Departure.
+  // Called in each step, after its gradients are computed. Returns a signal's number once this rank
+  // is to stop, otherwise 0. All ranks then stop after that step, and save it. Must be set on all
+  // ranks or on none. With `copies`: see Departure.
   std::function<int()> stop_requested;
   // Copies of the ranks' state in memory (survival/), updated every `copy_every` steps. `kept` is
   // the state from which a continued run starts.
@@ -94,8 +95,8 @@ struct TrainOptions {
   Json configuration = Json::object();
 };
 
-// Returns the last step of the stretch of steps without a flush that begins with `step`, in a run
-// of `steps` steps.
+// Returns the step after which the ranks flush next, if they start from a flush with step `step`.
+// `steps`: number of steps of the run.
 uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps);
 
 // Creates the hook that compresses gradients. Returns null if gradients are summed uncompressed.
@@ -103,7 +104,8 @@ std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model&
                                              const Layout& layout);
 // Throws Error(invalid_argument) if ranks that have different data would sum gradients.
 void check_clients(const TrainOptions& options);
-// Returns the options with what a replica must know about the steps that it will take.
+// Returns the options with the values that follow from the feed: the number of passes and the
+// number of samples per step.
 ReplicaOptions replica_options(ReplicaOptions options, const Feed& feed);
 
 }  // namespace tutti::training

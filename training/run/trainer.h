@@ -38,8 +38,8 @@ struct StepReport {
   uint64_t steps = 0;
   StepResult result;
   double learning_rate = 0;
-  // Samples per second over all ranks: since training started in this process, and in this step (or
-  // since the flush before it).
+  // Samples per second over all ranks: `samples_per_second` since training started in this process,
+  // `step_samples_per_second` in this step or, without a flush per step, since the last flush.
   double samples_per_second = 0;
   double step_samples_per_second = 0;
   double processor_seconds = 0;  // CPU time of this rank's threads in this step
@@ -61,15 +61,15 @@ struct TrainResult {
   Evaluation validation;  // set after the last step; otherwise empty
   double samples_per_second = 0;
   double waiting_share = 0;
-  std::vector<RankReport> ranks;  // by rank: its report
+  std::vector<RankReport> ranks;  // reports of all ranks, indexed by rank
   std::string digest;  // with servers: digest of the model's values (checkpoint/checksum.h)
   std::vector<std::string> digests;  // if requested: digests of each rank's parameters
   MemoryReport memory;
   // Resident memory of this rank's process in bytes, including libraries (process_memory.h).
   int64_t process_bytes = 0;
   PipelineReport pipeline;
-  std::optional<StepProfile> profile;  // set if TrainOptions::profile is
-  // traffic of the weights of this rank's stage: Replica::factors()
+  std::optional<StepProfile> profile;  // set with TrainOptions::profile
+  // traffic of the weights of this rank's stage (see Replica::factors())
   std::vector<FactorTraffic> factors;
   uint64_t resumed_at = 0;        // the loaded step; 0: none
   uint64_t step = 0;              // number of the last completed step
@@ -80,8 +80,8 @@ struct TrainResult {
   int stopped_by = 0;             // result of stop_requested()
 };
 
-// One run, on one rank, a step at a time. Collective: all ranks make the same calls with the same
-// data and options. Losses are bitwise equal on all ranks.
+// Runs training on one rank, a step at a time. Collective: all ranks make the same calls with the
+// same data and options. Losses are bitwise equal on all ranks.
 class Trainer {
  public:
   // Initializes the model's parameters, or loads the resumed step. `model` and `data` must outlive
@@ -96,8 +96,7 @@ class Trainer {
 
   // Runs the next step and returns its report. Returns nothing after the last step, and once the
   // ranks were asked to stop. With a schedule without a flush per step, steps run in stretches up
-  // to a flush, and are then reported one by one. On an exception each rank that has a trace writes
-  // its own.
+  // to a flush, and are then reported one by one.
   std::optional<StepReport> next();
   // Evaluates the model on the held-out data.
   Evaluation validate();

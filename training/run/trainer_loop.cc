@@ -135,8 +135,8 @@ Json Trainer::Loop::state() const {
           {kNoise, {noise.gradient_square, noise.noise, noise.weight}}};
 }
 
-// Warns of a jump of the learning rate, which a run has that was extended and so has another
-// schedule.
+// Warns if the learning rate jumps because the resumed run has another schedule than before, for
+// example because it has more steps.
 void Trainer::Loop::tell_of_jump(double last_rate) const {
   const auto step = static_cast<int64_t>(done_);
   if (last_rate <= 0 || world_.rank() != 0 || done_ == feed_.steps()) return;
@@ -154,7 +154,8 @@ void Trainer::Loop::go_on_from(const Json& state) {
   noise_scale_.go_on_from({noise.at(0), noise.at(1), noise.at(2)});
 }
 
-// Copies the state to memory. Also called at the start: from then on a death does not end the run.
+// Copies the state to memory if `every` steps have passed since the last copy. The first call,
+// before any step, always copies, so that the run survives a rank's death from the start.
 void Trainer::Loop::keep_in_memory(uint64_t every) {
   if (!options_.copies || (kept_ && done_ < *kept_ + every)) return;
   const TraceSpan span(tracing(), "copies in memory", TraceCategory::step);
@@ -165,7 +166,7 @@ void Trainer::Loop::keep_in_memory(uint64_t every) {
   kept_ = done_;
 }
 
-// Saves the last step, with its loss, if known.
+// Saves the last step, with its validation loss, if known.
 void Trainer::Loop::save_done(const Evaluation* validation) {
   const TraceSpan span(tracing(), "checkpoint", TraceCategory::step);
   Json state = this->state();
@@ -220,7 +221,7 @@ Trainer::Loop::StepsDone Trainer::Loop::profile_steps(uint64_t first, uint64_t l
   return done;
 }
 
-// Returns the stop request of any rank, equal on all ranks, so that they stop after the same step.
+// Returns the largest stop request of all ranks, so that all ranks stop after the same step.
 int Trainer::Loop::agreed_stop(uint64_t step) {
   if (!options_.stop_requested) return 0;
   // StepResult::signs shows that no rank was asked to stop when its gradients were computed.
@@ -252,7 +253,8 @@ void Trainer::Loop::depart(const std::string& why, int signal) {
   throw Departure(why, signal);
 }
 
-// Replays the loss of ranks: if the recorded run had fewer ranks by this step, the others leave.
+// Replays the loss of ranks: if the recorded run had fewer ranks in the next step, the ranks beyond
+// that number leave.
 void Trainer::Loop::leave_as_recorded() {
   if (!options_.copies) return;
   const int ranks =
@@ -270,7 +272,8 @@ MemoryReport Trainer::Loop::memory() const {
   return memory;
 }
 
-// Only for a full step whose gradients were measured and that was not skipped.
+// Updates the noise scale, but only after a full step of several micro-batches whose gradients were
+// measured and that was not skipped.
 void Trainer::Loop::observe_noise(uint64_t samples) {
   const StepResult& result = results_.back();
   if (result.micro_batch_square == 0 || result.skipped || samples != options_.batch) return;

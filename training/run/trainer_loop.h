@@ -1,4 +1,5 @@
-// The loop of a Trainer: steps between flushes, and what happens between them.
+// The loop of a Trainer: runs the steps up to a flush, reports them one by one, and validates,
+// saves and stops between flushes.
 #pragma once
 
 #include <chrono>
@@ -21,7 +22,7 @@ class Trainer::Loop {
  public:
   Loop(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
        const TrainOptions& options, RunConfiguration configuration);
-  // After a failure each rank leaves its trace so far.
+  // If the run was not finished, writes this rank's trace so far.
   ~Loop();
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
@@ -86,9 +87,9 @@ class Trainer::Loop {
   bool finished_ = false;
   std::vector<StepResult> results_;  // results of the stretch that ends with step done_
   StepReport report_;                // report of the last reported step
-  std::vector<std::chrono::nanoseconds> elapsed_;  // time at the end of each of these steps
+  std::vector<std::chrono::nanoseconds> elapsed_;  // time at the end of each step of results_
   NoiseScale noise_scale_;
-  // number since training started in this process; times are counted likewise
+  // samples, and time of waiting for communication, since training started in this process
   uint64_t samples_ = 0;
   std::chrono::nanoseconds waited_{0};
 };

@@ -61,7 +61,7 @@ const std::byte* KeptState::bytes_of(const StoredPiece& piece, const std::string
   return received_.data() + place_of_wanted_[served_++];
 }
 
-// Collective. Returns the requests by the rank that made them.
+// Collective. Returns the requests of all ranks, indexed by rank.
 std::vector<std::vector<KeptState::RequestedRange>> KeptState::requests_of_all() const {
   const auto ranks = static_cast<size_t>(survivors_.size());
   const uint64_t own = wanted_.size() * sizeof(RequestedRange);

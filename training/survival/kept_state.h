@@ -26,9 +26,9 @@ struct StatePart {
 
 // The assembled state. Values may be in other ranks' memory, so reading takes two passes:
 //
-//   read everything that this rank needs      nothing changes; the requests are recorded
+//   reads of all that this rank needs         return nothing; the requests are recorded
 //   fetch()                                   collective: ranks send each other what was requested
-//   read the same, in the same order          returns the values
+//   the same reads, in the same order         return the values
 class KeptState : public PiecewiseSource {
  public:
   struct Part {
@@ -59,13 +59,14 @@ class KeptState : public PiecewiseSource {
 
   Communicator& survivors_;
   std::vector<Part> parts_;
-  // by part: offset of each piece, by the piece's name
+  // for each part, the offsets of its pieces, by piece_name()
   std::vector<std::map<std::string, int64_t>> places_;
   bool fetched_ = false;
   mutable std::vector<RequestedRange> wanted_;
-  mutable size_t served_ = 0;        // number of requests that have been served
-  std::vector<std::byte> received_;  // bytes received from other ranks, by holder, then by request
-  std::vector<size_t> place_of_wanted_;  // by request: offset in received_
+  mutable size_t served_ = 0;  // number of requests that have been served
+  // bytes received from other ranks, in the order of holders, then of requests
+  std::vector<std::byte> received_;
+  std::vector<size_t> place_of_wanted_;  // for each request, its offset in received_
 };
 
 }  // namespace tutti::training

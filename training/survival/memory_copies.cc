@@ -28,11 +28,11 @@ void fill(StatePart& part, const Json& state, std::span<const TensorPiece> piece
   }
 }
 
-// Returns the distances from each rank to the holders of its copies. Prefers those that put the
-// most copies on other hosts.
+// Returns all distances from a rank to the holder of a copy. Distances that put the most copies on
+// other hosts come first.
 std::vector<int> distances_by_hosts(const std::vector<std::string>& hosts) {
   const size_t ranks = hosts.size();
-  std::vector<std::pair<int64_t, int>> found;  // number of copies on the same host, by distance
+  std::vector<std::pair<int64_t, int>> found;  // (copies on the same host, distance)
   for (size_t distance = 1; distance < ranks; ++distance) {
     int64_t beside = 0;
     for (size_t rank = 0; rank < ranks; ++rank) {
@@ -57,7 +57,7 @@ Json description_of(const StatePart& part) {
 
 // The parts of a generation that survivors have.
 struct Parts {
-  // by rank: the holder of its part, and the contents
+  // by rank: the holder of the rank's part, and the part's description
   std::map<int, std::pair<int, std::string>> parts;
   int ranks = 0;
   bool all_there() const { return std::ssize(parts) == ranks; }
@@ -78,7 +78,7 @@ void MemoryCopies::look_around(Communicator& world) {
   looked_around_ = true;
 }
 
-// Exchanges parts. The copy overwrites the one before the last.
+// Exchanges parts. The received copy overwrites the copy from the generation before the last.
 void MemoryCopies::exchange(Communicator& world, int distance, const StatePart& own,
                             StatePart& copy) {
   const int size = world.size();
@@ -165,8 +165,8 @@ MemoryCopies::Found MemoryCopies::find(Communicator& survivors, bool spare) {
   for (const auto& part : held) {
     if (part->step != step || part->epoch != epoch) continue;
     parts[static_cast<size_t>(part->rank)].kept = part;
-    // This state must remain until all ranks have kept a newer one, on whatever rank the last
-    // generation was interrupted.
+    // All ranks must keep this state until they have a newer one, so the next state is written to
+    // the other generation.
     next_ = std::ranges::count(generations_[0], part) > 0 ? 1 : 0;
   }
   result.state = std::make_shared<KeptState>(survivors, step, std::move(parts));

@@ -2,9 +2,9 @@
 // ranks keep copies of the part. A death then loses no state, and no rank waits for a disk.
 //
 //   rank          0      1      2      3
-//   its own part  A      B      C      D       of the state after a step
-//   a copy of     D      A      B      C       another rank's, on another host if possible
-//   and of        C      D      A      B       so that two deaths at once lose no part
+//   its own part  A      B      C      D       the state that the rank would save
+//   a copy of     D      A      B      C       the part of a rank on another host, if possible
+//   a copy of     C      D      A      B       protects against two deaths at once
 //
 // Two generations are kept. A step cannot complete before all ranks have received the copies that
 // were made before it. If a death interrupts a generation, the previous one is therefore complete.
@@ -28,8 +28,9 @@
 
 namespace tutti::training {
 
-// The copies on this rank. The object outlives the sessions of a process, which continue from each
-// other's states. One thread at a time may use it.
+// The parts and copies on this rank. The object outlives the sessions of a process: after a loss of
+// ranks, the next session continues from the state that the previous one kept. One thread at a time
+// may use the object.
 class MemoryCopies {
  public:
   // Creates an empty object. `copies`: number of other ranks that keep a copy of each rank's part,

@@ -40,18 +40,19 @@ struct Group {
     return all.row_range(sample * shape.keys_in_memory(), shape.keys_in_memory())
         .col_range(key_head * shape.head_size, shape.head_size);
   }
-  // Returns the row of a query's statistics among those of all heads.
+  // Returns the index of a query's value in lse.
   int64_t row_of(int64_t head, int64_t query) const {
     return (sample * shape.heads + head) * shape.context + query;
   }
-  // Return the bounds by query, beginning with this one; null if there are none.
+  // Return the bounds of this query, which are followed by the next queries' bounds; null if the
+  // shape has no bounds.
   const int32_t* starts(int64_t query) const { return from(shape.starts, query); }
   const int32_t* ends(int64_t query) const { return from(shape.ends, query); }
   const int32_t* from(std::span<const int32_t> bounds, int64_t query) const {
     if (bounds.empty()) return nullptr;
     return &bounds[static_cast<size_t>(sample * shape.context + query)];
   }
-  // Returns the range of keys outside which these queries attend to none.
+  // Returns a range that contains all keys to which these queries attend.
   KeyRange seen(int64_t query, int64_t rows) const {
     const int32_t* const first = starts(query);
     const int32_t* const last = ends(query);
@@ -90,9 +91,9 @@ class Scratch {
   int64_t rows_;
 };
 
-// Calls body for blocks that begin at multiples of kBlock and end at `end`, or where memory ends.
-// Starting at multiples is worthwhile: masked keys cost little, and products then have few
-// different shapes. Calls nothing if end <= first.
+// Calls body(begin, size) for the blocks that contain elements [first, end). Blocks begin at
+// multiples of kBlock, and only the last block in memory is smaller than kBlock. Whole blocks are
+// worthwhile, because masked keys cost little and products have few different shapes.
 template <typename Body>
 void for_each_block(int64_t first, int64_t end, int64_t in_memory, Body&& body) {
   for (int64_t at = first / kBlock * kBlock; at < end; at += kBlock) {
@@ -248,7 +249,7 @@ void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inpu
   const Scratch dk_memory(arena, wide, keys_there, shape.head_size);
   const Scratch dv_memory(arena, wide, keys_there, shape.head_size);
   const Multiply multiply{shape.bits};
-  // Adds the product of one block of queries and one of keys.
+  // Adds the gradients that come from one block of queries and one block of keys.
   const auto add_block = [&](const Group& group, int64_t head, int64_t q, int64_t rows, int64_t k,
                              int64_t cols) {
     const Tensor scores = score_memory.own(rows, cols);
@@ -278,7 +279,7 @@ void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inpu
     const Tensor dk = dk_memory.own(), dv = dv_memory.own();
     cpu::zero(dk);
     cpu::zero(dv);
-    std::vector<KeyRange> seen;  // by block of queries: the range of keys
+    std::vector<KeyRange> seen;  // the range of keys for each block of queries
     for_each_block(0, shape.context, shape.context,
                    [&](int64_t q, int64_t rows) { seen.push_back(group.seen(q, rows)); });
     for (int64_t head = group.first_head(); head < group.end_head(); ++head) {

@@ -108,9 +108,9 @@ bool is_unsound(const ConvolutionKey& key, std::string_view implementation) {
     case Kind::backward_weight:
       break;
   }
-  // These gather pixels by stride in a workspace. Its addresses assume whole blocks of channels, 8
-  // (jit_1x1:avx2) or 16 (jit_1x1:avx512_core, jit_bf16_1x1:avx512_core), but it is allocated only
-  // for the actual channels. oneDNN 3.12 still has the bug
+  // The 1x1 implementations gather pixels by stride in a workspace. Its addresses assume whole
+  // blocks of channels, 8 (jit_1x1:avx2) or 16 (jit_1x1:avx512_core, jit_bf16_1x1:avx512_core), but
+  // it is allocated only for the actual channels. oneDNN 3.12 still has the bug
   // (https://github.com/uxlfoundation/oneDNN/issues/6035).
   if (is_1x1 && key.stride > 1 && inputs < kBlock) return true;
   // jit_bf16 and jit:avx512_core_amx_bf16 fail for images narrower than the stride, dilated
@@ -143,8 +143,8 @@ Convolution make_convolution(const ConvolutionKey& key) {
   const Dims strides{key.stride, key.stride};
   const Dims dilation{key.dilation - 1, key.dilation - 1};  // oneDNN counts the skipped pixels
   const Dims padding{key.top, key.left};
-  // Padding on the right and below: the pixels that windows read, which may be fewer than the
-  // padding.
+  // Padding on the right and below: the number of pixels outside the image that windows read, which
+  // may be less than the window's padding.
   const Dims padding_end{(key.output_height - 1) * key.stride +
                              (key.window_height - 1) * key.dilation + 1 - key.height - key.top,
                          (key.output_width - 1) * key.stride +

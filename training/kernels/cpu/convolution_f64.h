@@ -6,7 +6,7 @@
 
 namespace tutti::training::cpu {
 
-// These functions do for f64 tensors what those of kernels/convolution.h do.
+// These functions do for f64 tensors what the functions of kernels/convolution.h do.
 void convolution_f64(const ConvolutionShape& shape, ConstTensor x, ConstTensor weight,
                      ConstTensor bias, Tensor y, Arena& arena);
 void convolution_backward_input_f64(const ConvolutionShape& shape, ConstTensor dy,

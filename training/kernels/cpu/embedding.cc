@@ -46,7 +46,7 @@ void embedding_backward(ConstTensor dy, std::span<const int32_t> indices, PartOf
     return index_of(row) < 0 || index_of(row) >= table_gradient.rows;
   });
   std::ranges::stable_sort(order, {}, index_of);
-  // indices in `order` of the start of each used row of the table, and of the end
+  // for each used row of the table, the index of its first element in `order`; finally order.size()
   std::vector<size_t> starts;
   for (size_t i = 0; i < order.size(); ++i) {
     if (i == 0 || index_of(order[i]) != index_of(order[i - 1])) starts.push_back(i);

@@ -99,8 +99,7 @@ std::string describe_product(const GemmKey& key) {
              name(key.in));
 }
 
-// Computes a product by BLAS, which is column-major; therefore it computes the transpose of
-// everything.
+// Computes a product by BLAS, which is column-major, as c^T = op(b)^T op(a)^T.
 void product_f64(const GemmKey& key, ConstTensor a, ConstTensor b, Tensor c, ConstTensor bias) {
   double beta = key.accumulate ? 1 : 0;
   if (key.bias) {
@@ -119,8 +118,7 @@ void product_f64(const GemmKey& key, ConstTensor a, ConstTensor b, Tensor c, Con
          &lda, &beta, reinterpret_cast<double*>(c.data), &ldc);
 }
 
-// Returns an operand converted to contiguous f32. Its memory belongs to the calling thread, and is
-// valid until its next use.
+// Returns an operand converted to contiguous f32, in `memory`, which must outlive the result.
 ConstTensor as_f32(ConstTensor source, std::vector<float>& memory) {
   if (source.dtype == DType::f32) return source;
   memory.resize(static_cast<size_t>(source.size()));
@@ -211,14 +209,14 @@ struct Tiles {
 };
 
 constexpr int64_t kBestRows = 256;
-// minimum number of rows; with it a tile is a few percent slower
+// minimum number of rows; a tile of so few rows is a few percent slower
 constexpr int64_t kLeastRows = 128;
 constexpr int64_t kLeastCols = 192;
 constexpr int64_t kMostCols = 4096;  // maximum number of columns of b, so that they stay in a cache
 constexpr int64_t kEnoughTiles = 8;
 constexpr int64_t kSmallProduct = 1 << 23;  // number of multiplications that take some 0.1 ms
 
-// Returns the largest power of two of parts that have at least `least` elements each.
+// Returns the largest number of parts, a power of two, that have at least `least` elements each.
 int64_t halved(int64_t size, int64_t least) {
   int64_t parts = 1;
   while (size / (2 * parts) >= least) parts *= 2;
@@ -227,7 +225,7 @@ int64_t halved(int64_t size, int64_t least) {
 
 Tiles tiles_of(const GemmKey& key) {
   if (key.m * key.n * key.k < kSmallProduct) return {key.m, key.n, 1, 1};
-  // Returns even shares, rounded up to whole vectors.
+  // Returns the size of one of `parts` even shares, rounded up to whole vectors.
   const auto share = [](int64_t size, int64_t parts) {
     constexpr int64_t kVector = 32;
     return ((size + parts - 1) / parts + kVector - 1) / kVector * kVector;
@@ -267,8 +265,7 @@ bool collides(const GemmKey& key, int64_t stride) {
   return key.in == DType::f32 && stride * static_cast<int64_t>(sizeof(float)) % distance == 0;
 }
 
-// Returns a copy of the rows with gaps between them. Its memory belongs to the calling thread, and
-// is valid until its next use.
+// Returns a copy of the rows with gaps between them, in `memory`, which must outlive the result.
 ConstTensor spread_out(ConstTensor rows, std::vector<float>& memory) {
   constexpr int64_t kGap = 16;  // elements of a cache line
   const int64_t stride = rows.cols + kGap;
@@ -283,7 +280,8 @@ ConstTensor spread_out(ConstTensor rows, std::vector<float>& memory) {
   return copied;
 }
 
-// Which operands of a tile are copied: those for which a copy is cheap compared with the products.
+// Selects the operands of a tile that are copied: those for which a copy is cheap compared with the
+// products.
 struct Copied {
   bool left, right;
 
@@ -300,7 +298,7 @@ struct Copied {
 };
 
 // Returns the number of terms (elements of k) per product with copies: as many as keep the copies
-// in a cache. For BitsOf::shape it is all of them, or 0 (no copies) if these are too many.
+// in a cache. For BitsOf::shape returns all terms, or 0 (no copies) if these are too many.
 int64_t terms_at_once(const GemmKey& key, const Copied& copied) {
   constexpr int64_t kValues = 1 << 20;
   constexpr int64_t kLeast = 256;
@@ -338,7 +336,7 @@ void multiply_copies(GemmKey key, const Copied& copied, ConstTensor a, ConstTens
 
 void compute_tile(GemmKey key, const Tiles& tiles, int64_t tile, ConstTensor a, ConstTensor b,
                   Tensor c, ConstTensor bias) {
-  // Tiles of one column of tiles are adjacent: they share their part of b.
+  // Tiles of one column of tiles have consecutive indices, because they share their part of b.
   const int64_t row = tile % tiles.down * tiles.rows;
   const int64_t col = tile / tiles.down * tiles.cols;
   const ConstTensor left = part_of(a, key.transpose_a, row, 0);

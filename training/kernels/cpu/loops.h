@@ -9,7 +9,7 @@
 
 namespace tutti::training::kernels {
 
-// The random numbers of a call: seed, and the counter of the first element's number.
+// The random numbers of a call. `index` is the counter of the first element's random number.
 struct RandomAt {
   uint64_t seed = 0;
   uint64_t stream = 0;
@@ -35,7 +35,8 @@ struct Pooling {
 };
 
 // The columns of a block of attention scores to which each row attends: row r attends to columns
-// [starts[r] - first_col, ends[r] - first_col). If `starts` is null: to columns [0, valid + r).
+// [starts[r] - first_col, ends[r] - first_col). Without `starts` the range begins at 0, and without
+// `ends` it ends before valid + r.
 struct Visible {
   int64_t valid = 0;
   const int32_t* starts = nullptr;
@@ -62,7 +63,7 @@ struct Loops {
   // y = x / (1 - p) where the element is kept, else 0. `threshold` is p * 2^32.
   void (*dropout)(const void* x, void* y, int64_t n, uint32_t threshold, double keep_scale,
                   RandomAt random);
-  // y = residual + the same
+  // y = residual + dropout of x, as in `dropout`
   void (*dropout_add)(const void* x, const void* residual, void* y, int64_t n, uint32_t threshold,
                       double keep_scale, RandomAt random);
 
@@ -86,12 +87,11 @@ struct Loops {
                           int64_t stride);
 
   // Rotates the pairs (i, i + head_size / 2) of every head; row r is at position r % context.
-  // `cos_sin` values: for each position head_size / 2 cosines, then the sines. direction: 1 or -1.
+  // `cos_sin`: for each position head_size / 2 cosines, then as many sines. direction: 1 or -1.
   void (*rope)(const void* x, void* y, Heads heads, int64_t context, const void* cos_sin,
                int direction);
 
-  // Steps of one block of online softmax; cpu/attention.cc explains how these functions work
-  // together.
+  // Steps of one block of online softmax; cpu/attention.cc shows how they work together.
   void (*attention_softmax)(const void* score_values, void* probabilities, int64_t rows,
                             int64_t cols, Visible visible, double scale, void* max_values,
                             void* sum_values, void* output_values, int64_t head_size);
@@ -124,7 +124,7 @@ struct Loops {
                               const void* factor_values, const void* slope_values,
                               const void* offset_values, void* dx, int64_t rows, int64_t cols);
 
-  // places: for each output, the index in its window of the (first) largest pixel.
+  // places: for each output, the index of the (first) largest pixel in its window.
   void (*max_pool)(const Pooling& shape, const void* x, void* y, uint8_t* places);
   void (*max_pool_backward)(const Pooling& shape, const void* dy, const uint8_t* places, void* dx);
   // y = the sum over a window, times `factor`.

@@ -6,7 +6,7 @@
 
 namespace tutti::training::kernels {
 
-inline constexpr int64_t kTf32Block = 128;  // no scale: any size gives the same values
+inline constexpr int64_t kTf32Block = 128;  // tf32 has no scales, so any size gives the same values
 inline constexpr int64_t kFp8Block = 128;
 inline constexpr int64_t kMxfp8Block = 32;
 inline constexpr int64_t kNvfp4Block = 16;
@@ -25,8 +25,8 @@ struct Nvfp4Rounding {
   float scale = 1;  // the factor s of quantized_gemm.h
   bool by_chance = false;
   uint64_t seed = 0;
-  uint64_t index = 0;  // number of the first value's random number
-  uint64_t step = 0;   // difference of these numbers between the starts of two rows
+  uint64_t index = 0;  // index of the first value's random number
+  uint64_t step = 0;   // difference of the indices of two adjacent rows' first values
 };
 
 struct OperandLoops {

@@ -37,7 +37,7 @@ struct Operand {
 
 // Copies rows [first, first + count) of an operand that is stored as its transpose.
 void copy_transposed(ConstTensor source, int64_t first, int64_t count, Tensor to) {
-  constexpr int64_t kTerms = 16;  // number in a cache line
+  constexpr int64_t kTerms = 16;  // number of floats in a cache line
   constexpr int64_t kMostRows = kernels::kFp8Block;
   std::array<float, kTerms * kMostRows> tile;
   const kernels::Loops& loops = kernels::loops(source.dtype);
@@ -71,7 +71,7 @@ void copy_rows(const Operand& operand, int64_t first, int64_t count, Tensor to) 
   }
 }
 
-// Calls body(square) for each square of rows [first, first + count).
+// Calls body(square, its first column) for each square of rows [first, first + count).
 template <typename Body>
 void for_each_square(Tensor rows, int64_t first, int64_t count, int64_t block, const Body& body) {
   for (int64_t col = 0; col < rows.cols; col += block) {
@@ -114,7 +114,7 @@ class Quantizer {
     return values;
   }
 
-  // Returns the factor of the product of the rounded operands.
+  // Returns the factor by which the product of the rounded operands must be multiplied.
   float scale() const { return scale_; }
 
  private:

@@ -51,8 +51,8 @@ void decode_row(const QuantizedMatrix& w, int64_t row, float* values) {
                  {values, static_cast<size_t>(w.cols)});
 }
 
-// Returns rows of a matrix as a tensor of a type. Its memory belongs to the calling thread, and is
-// valid until its next use.
+// Returns rows of a matrix as a tensor of a type. The tensor is valid until the calling thread's
+// next call.
 ConstTensor rows_in(DType type, const QuantizedMatrix& w, int64_t first, int64_t count) {
   thread_local std::vector<float> values, stored;
   values.resize(std::max(values.size(), static_cast<size_t>(count * w.cols)));

@@ -127,8 +127,8 @@ Layout Layout::from(Tree tree) {
   for (size_t i = 0; i < tree.rank_at.size(); ++i) {
     tree.position_of[static_cast<size_t>(tree.rank_at[i])] = static_cast<int>(i);
   }
-  const bool tells = !tree.rank_at.empty() || !tree.starts.empty();
-  if (tells) layout.tree_ = std::make_shared<const Tree>(std::move(tree));
+  const bool has_bounds = !tree.rank_at.empty() || !tree.starts.empty();
+  if (has_bounds) layout.tree_ = std::make_shared<const Tree>(std::move(tree));
   return layout;
 }
 

@@ -46,7 +46,7 @@ constexpr std::array<std::string_view, kCalls> kCallNames = {"Allreduce",
                                                              "Raccumulate",
                                                              "Rget_accumulate"};
 
-constexpr std::array<std::string_view, kOutcomes> kFateNames = {
+constexpr std::array<std::string_view, kOutcomes> kOutcomeNames = {
     "through",    "size",     "type or op", "communicator", "first use",
     "persistent", "argument", "not joined", "memory",       "window"};
 
@@ -84,7 +84,8 @@ std::string report() {
   std::ostringstream table;
   bool any = false;
   table << std::left << std::setw(32) << "MPI call";
-  for (const std::string_view outcome : kFateNames) table << std::right << std::setw(13) << outcome;
+  for (const std::string_view outcome : kOutcomeNames)
+    table << std::right << std::setw(13) << outcome;
   table << '\n';
   for (size_t form = 0; form < kForms; ++form) {
     for (size_t call = 0; call < kCalls; ++call) {

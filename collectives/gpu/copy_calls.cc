@@ -92,7 +92,7 @@ bool CopyCalls::connect(const Exchange& exchange) {
 
 // ---- words
 
-void CopyCalls::tell_done(int peer, cuda::CUstream stream) {
+void CopyCalls::signal_done(int peer, cuda::CUstream stream) {
   std::byte* const signals = signals_of_[static_cast<size_t>(peer)];
   cuda::write_word(stream, word(signals, rank_), calls_.load());
 }
@@ -163,7 +163,7 @@ void CopyCalls::push(const Request& request, cuda::CUstream stream) {
     const int peer = (rank_ + i) % ranks_;
     std::byte* const output = window_of(peer, request.output.data, request.output.bytes());
     cuda::copy_async(output + block * static_cast<size_t>(rank_), source(peer), block, stream);
-    tell_done(peer, stream);
+    signal_done(peer, stream);
   }
   for (int peer = 0; peer < ranks_; ++peer) {
     if (peer != rank_) await_done(peer, stream);
@@ -179,7 +179,7 @@ void CopyCalls::scatter(const Request& request, cuda::CUstream stream) {
     if (peer == rank_) continue;
     cuda::copy_async(window_of(peer, request.output.data, block),
                      block_at(request.input, block, peer), block, stream);
-    tell_done(peer, stream);
+    signal_done(peer, stream);
   }
 }
 
@@ -193,7 +193,7 @@ void CopyCalls::gather(const Request& request, cuda::CUstream stream) {
     if (peer == rank_) continue;
     cuda::copy_async(block_at(request.output, block, peer),
                      window_of(peer, request.input.data, block), block, stream);
-    tell_done(peer, stream);
+    signal_done(peer, stream);
   }
 }
 

@@ -64,7 +64,7 @@ class CopyCalls {
  private:
   std::byte* window_of(int peer, const void* own, size_t bytes) const;
   uint64_t signature_of(const Request& request) const;
-  void tell_done(int peer, cuda::CUstream stream);
+  void signal_done(int peer, cuda::CUstream stream);
   void await_done(int peer, cuda::CUstream stream);
   void push(const Request& request, cuda::CUstream stream);
   void scatter(const Request& request, cuda::CUstream stream);

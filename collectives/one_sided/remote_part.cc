@@ -22,7 +22,7 @@ constexpr int kPolls = 200;  // polls before the first yield to other processes
 constexpr int kPollsBeforeSleep = 2000;
 constexpr int kPollsPerLook = 64;  // polls between two checks for failures
 // Time for the control channel to report a death that the fabric noticed first.
-constexpr std::chrono::seconds kTimeToTell{2};
+constexpr std::chrono::seconds kReportTime{2};
 
 }  // namespace
 
@@ -56,7 +56,7 @@ void RemotePart::wait(const Done& done) {
 }
 
 void RemotePart::refuse(const std::string& why) {
-  for (const Deadline deadline = Deadline::after(kTimeToTell); !deadline.passed();) {
+  for (const Deadline deadline = Deadline::after(kReportTime); !deadline.passed();) {
     progress_(true);  // throws if that rank has died
   }
   throw Error(ErrorCode::system, cat("rank ", rank_, " cannot be accessed: ", why),

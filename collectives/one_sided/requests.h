@@ -16,9 +16,9 @@ inline constexpr uint64_t kSegment = 32 << 10;
 inline constexpr uint64_t kMessage = kSegment + (4 << 10);
 
 enum class Kind : uint8_t {
-  put,       // payload in the message
-  put_data,  // payload in the source's next message with kDataTag; this request ends its message
-  get,       // answered with the data
+  put,         // payload in the message
+  put_data,    // payload in the source's next message with kDataTag; this request ends its message
+  get,         // answered with the data
   accumulate,  // payload in the message
   swap,        // answered with the old value
   signal,

@@ -249,7 +249,7 @@ void CommunicatorImpl::on_abort(const Error& error) {
   {
     const ExitWaits until_it_is_written;  // a caller may exit as soon as it sees the error
     if (abort_.raise(error)) {
-      tell_last_calls(error.code());
+      log_last_calls(error.code());
       write_report(error);
     }
   }
@@ -258,7 +258,7 @@ void CommunicatorImpl::on_abort(const Error& error) {
 
 // Logs this rank's last calls after a mismatch or timeout, and the call in progress after a death
 // or a lost connection. After other errors, this rank's calls would not help.
-void CommunicatorImpl::tell_last_calls(ErrorCode code) const {
+void CommunicatorImpl::log_last_calls(ErrorCode code) const {
   constexpr size_t kCallsShown = 4;
   const std::optional<CallRecord> last = recorder_.find(recorder_.last_started());
   if (!last) return;

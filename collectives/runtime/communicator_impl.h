@@ -204,7 +204,7 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
                       const Signature& theirs);
   void raise_everywhere(const Error& error);
   void raise_consequence(const Error& error);
-  void tell_last_calls(ErrorCode code) const;
+  void log_last_calls(ErrorCode code) const;
 
   // Defined in activity.cc:
   std::vector<int> waited_for();

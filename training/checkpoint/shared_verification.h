@@ -29,7 +29,7 @@ class SharedVerification {
 
  private:
   // Collective. Returns the results of all ranks on rank 0: "" for a rank whose files are good,
-  // otherwise the fault of a file.
+  // otherwise the code and the text of the error.
   std::vector<std::string> verify_parts(const std::string& folder);
 
   Group group_;

@@ -122,7 +122,7 @@ auto Replica::with_places(int64_t step, const Work& work) {
   } catch (const pipeline::PlacedError&) {
     throw;
   } catch (const Error& error) {
-    if (!pipelined() || !pipeline::told_by_others(error.code())) throw;
+    if (!pipelined() || !pipeline::follows_from_other_rank(error.code())) throw;
     const int own = world().rank();
     std::string where =
         cat(world().describe(own), ", stage ", stage(), ", at the end of step ", step);

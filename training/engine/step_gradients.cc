@@ -156,7 +156,7 @@ size_t StepGradients::sums_of_a_step() const {
 
 void StepGradients::add_found(size_t step, LossSums& sums) const {
   sums.resize(sums_of_a_step());
-  if (!tells()) return;
+  if (!reports()) return;
   for (const std::vector<double>& found : stage_.found(step * micro_batches_, micro_batches_)) {
     for (size_t i = 0; i < sums.size(); ++i) sums[i].add(found[i]);
   }

@@ -136,7 +136,7 @@ class StepGradients {
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
   // Returns true if this rank's losses enter the step's sums. Of the ranks that hold copies of the
   // same losses, only the first adds them.
-  bool tells() const {
+  bool reports() const {
     const AxisSet others = AxisSet::all().without(kBatchAxes | AxisSet{Axis::pipeline});
     return stage_.has_losses() && mesh_.place().first_along(others);
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <exception>
 #include <span>
 #include <vector>
 
@@ -54,6 +55,8 @@ class Ring {
       : pass_(pass), partition_(*pass.batch->partition), width_(2 * heads.key_width()) {}
 
   ~Ring() {
+    // After an error, messages may be in flight, so the buffers must not be reused.
+    if (std::uncaught_exceptions() > 0) return;
     for (const std::span<std::byte> memory : lent_) {
       pass_.mesh->messages(Axis::context, nullptr).release(memory.data(), memory.size());
     }

@@ -84,7 +84,7 @@ void Executor::abort(const std::string& reason) {
 PlacedError Executor::placed(const Error& error, const Action& action) {
   Communicator& stages = boundary_.stages();
   PlacedError placed(error, place_of(action, *plan_, stages, stages.member(error.rank())));
-  if (!told_by_others(error.code())) abort(placed.what());
+  if (!follows_from_other_rank(error.code())) abort(placed.what());
   return placed;
 }
 

@@ -20,7 +20,7 @@ std::optional<Entry> needed_by(const Entry& entry, const Schedule& schedule) {
 
 }  // namespace
 
-bool told_by_others(ErrorCode code) {
+bool follows_from_other_rank(ErrorCode code) {
   return code == ErrorCode::mismatch || code == ErrorCode::rank_died ||
          code == ErrorCode::connection_lost || code == ErrorCode::timeout ||
          code == ErrorCode::aborted || code == ErrorCode::corrupted;

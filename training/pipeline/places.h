@@ -11,7 +11,7 @@
 namespace tutti::training::pipeline {
 
 // Returns true if other ranks reported the error, or caused it; false if this rank caused it.
-bool told_by_others(ErrorCode code);
+bool follows_from_other_rank(ErrorCode code);
 
 // An error with the positions of the ranks involved.
 class PlacedError : public Error {

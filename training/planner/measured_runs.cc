@@ -206,7 +206,7 @@ int virtual_stages_in(const Row& row, int stages) {
 
 // Returns the row's layout. The micro-batch and the virtual stages are 0 if the row does not give
 // them; other missing fields have defaults.
-Layout said_of(const Row& row, Software software, int64_t ranks, int64_t batch) {
+Layout layout_given_in(const Row& row, Software software, int64_t ranks, int64_t batch) {
   Layout layout;
   const auto axis = [&](const char* name) { return axis_in(row, name, 1); };
   layout.tensor = axis("tp");
@@ -221,9 +221,9 @@ Layout said_of(const Row& row, Software software, int64_t ranks, int64_t batch) 
   layout.zero = zero_in(row).value_or(1);
   layout.recompute = recompute_of(row);
   layout.micro_batch = row.whole("mbs", 0);
-  const bool says_sp = row.whole("sp").has_value();
+  const bool has_sp = row.whole("sp").has_value();
   layout.sequence_parallel =
-      layout.tensor > 1 && (says_sp ? row.whole("sp", 0) > 0 : software == Software::megatron);
+      layout.tensor > 1 && (has_sp ? row.whole("sp", 0) > 0 : software == Software::megatron);
   const int64_t cut = int64_t{layout.tensor} * layout.stages * layout.context;
   if (ranks % cut != 0) {
     throw Unpredictable{cat(ranks, " processors are not a multiple of tp x pp x cp = ", cut)};
@@ -362,9 +362,10 @@ MeasuredRun run_of(const Row& row) {
     job.precision = precision_of(row);
     job.cluster = cluster_of(row, job.processor, ranks);
     run.memory_rules = memory_rules_of(row, job.software);
-    const bool says_mesh = row.whole("tp", 0) > 0 && row.whole("pp", 0) > 0;
-    run.open = says_mesh ? layouts_of(said_of(row, job.software, ranks, job.global_batch), job)
-                         : best_layouts(row, job);
+    const bool has_mesh = row.whole("tp", 0) > 0 && row.whole("pp", 0) > 0;
+    run.open = has_mesh
+                   ? layouts_of(layout_given_in(row, job.software, ranks, job.global_batch), job)
+                   : best_layouts(row, job);
     if (run.open.empty()) throw Unpredictable{"no micro-batch divides the batch"};
     if (row.text("recompute").empty()) add_recomputing(run.open);
     run.layout = run.open.front();

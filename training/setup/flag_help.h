@@ -13,8 +13,8 @@ std::string meaning_of(const Field& field);
 // Returns the description of a setting of models or optimizers, with the kinds that have it and
 // their defaults: "mlp: hidden layers; transformers: blocks (default: mlp 1; transformers 4)".
 std::string meaning_of(const KindSettings& settings, const std::string& key);
-// Returns the groups of models that the descriptions name: "transformers (gpt2, Llama family), Llama
-// family (llama, MoE models), ...".
+// Returns the groups of models that the descriptions name: "transformers (gpt2, Llama family),
+// Llama family (llama, MoE models), ...".
 std::string model_groups_in_words();
 
 }  // namespace tutti::training

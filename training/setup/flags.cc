@@ -300,7 +300,8 @@ void refuse_what_is_ignored(const Json& given, const RunOptions& options,
     if (where.empty()) throw UsageError(problem);
     // A complete configuration has every setting, most of them with default values.
     if (*value == field.get()) continue;
-    throw UsageError(cat(problem, " [", where, ": ", detail.key, "]; remedy: remove it there"));
+    throw Error(ErrorCode::invalid_argument, problem,
+                {.where = cat(where, ": ", detail.key), .remedy = "remove this setting"});
   }
   if (where.empty() && find_member(given, "training.samples") != nullptr) {
     throw UsageError("training.samples cannot be set, because it follows from --steps or --epochs");

@@ -26,9 +26,9 @@ void check_is_setting(const std::string& key);
 // Throws for a member of a model's or an optimizer's configuration that exists only in another
 // kind: Error(invalid_argument) that names the file `where`, or UsageError if `where` is empty.
 void refuse_members_of_other_kinds(const Json& object, const std::string& where);
-// Throws UsageError for given settings that have no effect together with the other settings. If
-// `where` names a file, which may contain all settings, throws only for values other than the
-// default.
+// Throws for given settings that have no effect together with the other settings: UsageError, or,
+// if `where` names the file of the settings, Error(invalid_argument). A file may contain all
+// settings, so default values there are accepted.
 void refuse_what_is_ignored(const Json& given, const RunOptions& options, const std::string& where);
 
 }  // namespace tutti::training

@@ -25,6 +25,7 @@ class GroupSchedules {
     const Algorithm* algorithm;
     int32_t ranks;
     Layout layout;
+    int32_t alike;
     Schedule schedule;
   };
   std::vector<CachedSchedule> cached_;

@@ -28,7 +28,7 @@ constexpr std::chrono::milliseconds kLongestPause(1);
 // rank that they wait for.
 constexpr std::chrono::microseconds kPausePerRank(100);
 // After a rank has left: time to wait for the report of the death that may have made it leave.
-constexpr std::chrono::seconds kTimeToTell(2);
+constexpr std::chrono::seconds kReportTime(2);
 
 // Returns the timeout for a rank of this host that creates the same communicator. It is no longer
 // than for a rank in a collective, but ranks that have just started may share a few cores.
@@ -189,7 +189,7 @@ std::shared_ptr<shm::Region> Paths::region_in_table(int owner, const shm::Geomet
     if (control.has_died(owner) || control.has_left(owner)) {
       // The owner may have left because of a death that is not reported yet.
       if (const std::optional<Error> death = control.deaths()) throw Error(*death);
-      if (!gone) deadline = Deadline::after(kTimeToTell);
+      if (!gone) deadline = Deadline::after(kReportTime);
       gone = true;
     }
     if (!deadline.passed()) continue;

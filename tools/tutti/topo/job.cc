@@ -65,9 +65,9 @@ JobGraph graph_of_job(Communicator& comm, const std::string& own_rack) {
     ranks.push_back(rank);
   }
   const auto own = static_cast<size_t>(comm.rank());
-  const bool tells = ranks_on[job.hosts[own]].front() == own;
+  const bool is_first_on_host = ranks_on[job.hosts[own]].front() == own;
   const std::vector<std::string> graphs =
-      gather_texts(comm, tells ? to_json(graph_of_this_host(Cores::all)).dump() : "");
+      gather_texts(comm, is_first_on_host ? to_json(graph_of_this_host(Cores::all)).dump() : "");
 
   std::vector<HostInCluster> found;
   for (const std::string* host : hosts) {

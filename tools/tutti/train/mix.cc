@@ -10,10 +10,10 @@ namespace tutti::tool {
 using training::LayerSplit;
 using training::Mix;
 
-std::vector<std::string> take_mix(training::RunOptions& run, int ranks, bool tells) {
+std::vector<std::string> take_mix(training::RunOptions& run, int ranks, bool prints) {
   const training::planner::MixCosts costs = training::planner::measured_mix_costs(run, ranks);
   const Mix mix = costs.cheapest();
-  if (tells) {
+  if (prints) {
     const double all_batch = costs.seconds_of(Mix(costs.layers(), LayerSplit::batch));
     const double all_model = costs.seconds_of(Mix(costs.layers(), LayerSplit::model));
     std::printf("mix              %s: %.3f ms a step predicted (all b %.3f, all m %.3f)\n",

@@ -21,7 +21,7 @@ planner::Plans search_showing_progress(planner::LocalQuestion question) {
   return planner::search_locally(question);
 }
 
-std::vector<std::string> take_plan(training::RunOptions& run, int ranks, bool tells) {
+std::vector<std::string> take_plan(training::RunOptions& run, int ranks, bool prints) {
   const planner::Plans plans = search_showing_progress({.run = run, .ranks = ranks});
   const planner::PlannedLayout& best = plans.layouts.front();
   const auto bytes = static_cast<int64_t>(best.memory.total());
@@ -32,7 +32,7 @@ std::vector<std::string> take_plan(training::RunOptions& run, int ranks, bool te
                               readable_bytes(bytes), " per rank"),
                  .remedy = "train a smaller model or use fewer ranks"});
   }
-  if (tells) {
+  if (prints) {
     std::printf(
         "plan             %s: %.2f ms per step predicted (%.2f to %.2f), %s per rank; %zu "
         "layouts\n",

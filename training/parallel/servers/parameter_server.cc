@@ -74,7 +74,7 @@ void ParameterServer::run(const Stretch& stretch) {
   } else {
     serve_beside_work(stretch, own);
   }
-  tell_spans();
+  record_spans();
   const Clock::time_point met = Clock::now();
   files_.record(wanted, roles_.first_server(), server_ ? server_->order() : UpdateOrder());
   for (const OwnedPiece& piece : storage_.owned()) store_masters(piece);
@@ -144,7 +144,7 @@ int64_t ParameterServer::exchange(const Push& push, const Stretch& stretch, int6
 
 // Adds the server's spans to the trace. Only one thread may add to a trace, so the spans of a
 // serving thread are added after that thread has ended.
-void ParameterServer::tell_spans() {
+void ParameterServer::record_spans() {
   if (!serves()) return;
   for (const Server::Span& span : server_->spans()) {
     if (!works() && span.waits) waited_ += span.to - span.from;

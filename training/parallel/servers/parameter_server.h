@@ -76,7 +76,7 @@ class ParameterServer : public Synchronizer {
   void serve(const Stretch& stretch, const UpdateOrder* recorded);
   void serve_beside_work(const Stretch& stretch, const UpdateOrder* recorded);
   StretchOrder order_of(const Stretch& stretch) const;
-  void tell_spans();
+  void record_spans();
 
   ParameterStorage& storage_;
   SyncOptions options_;

@@ -20,7 +20,7 @@ namespace tutti::bootstrap {
 namespace {
 
 // Grace period after a broken link, for the launcher to report how the rank ended.
-constexpr std::chrono::milliseconds kTimeToTell{500};
+constexpr std::chrono::milliseconds kReportTime{500};
 // Grace period after a reported end: a goodbye may still be in transit through the tree, or a
 // neighbour's report that the rank ended without one. Both are late on busy, slow links. A rank
 // that failed has most likely not said goodbye.
@@ -312,7 +312,7 @@ void ControlService::on_break(int rank, const std::string& how) {
   if (ends_.contains(rank) || !membership_.launcher.open()) {
     declare();
   } else {
-    after(kTimeToTell, declare);
+    after(kReportTime, declare);
   }
 }
 

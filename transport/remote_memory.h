@@ -55,8 +55,8 @@ class RemoteMemory {
   // Reads bytes at `offset` into `into`, which must live as long as the result.
   virtual std::unique_ptr<Get> get(uint64_t offset, std::span<std::byte> into) = 0;
 
-  // Returns why accesses have failed and all later ones will, also if the owner has left the job;
-  // empty: they have not.
+  // Returns why accesses have failed, for example because the owner has left the job; all later
+  // accesses fail as well. Empty: none has failed.
   virtual std::string failure() = 0;
 };
 

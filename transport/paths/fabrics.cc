@@ -125,7 +125,7 @@ OpenedFabric open_fabric(const std::string& fabric, const Job& job,
                  .remedy = "set TUTTI_TRANSPORT=tcp or shm+tcp, or unset TUTTI_ENCRYPT"});
   }
   if (fabric != "auto") return {fabric, open_driver(fabric, job)};
-  if (job.local_size == job.size || job.encrypts_data) return {};  // no rank is on another host
+  if (job.local_size == job.size || job.encrypts_data) return {};  // one host, or no encryption
   std::string problems;
   for (const std::string& name : measured ? names(*measured) : fabric_candidates()) {
     try {

@@ -115,7 +115,7 @@ class Heap {
   void forget_unmapped(std::span<const std::byte> pages);
   void refresh(View& view) const;
 
-  // Called by fork(), in the parent before and after it, and in the child.
+  // Called in the parent before and after a fork(), and in the child.
   friend class HeapsAtFork;
   void before_fork();
   void after_fork();
@@ -131,7 +131,7 @@ class Heap {
   std::map<const std::byte*, Piece> allocated_;
   struct Adopted {
     std::span<std::byte> pages;
-    uint64_t offset = 0;  // of the first page, in the file
+    uint64_t offset = 0;  // offset of the first page in the file
     bool unmapped = false;
   };
   std::map<uint64_t, Adopted> adopted_;  // adopted ranges, by number

@@ -24,13 +24,13 @@ namespace tutti::shm {
 inline constexpr int kMaxLanes = 15;   // collective lanes; one more is for point-to-point calls
 inline constexpr uint32_t kCells = 4;  // messages in flight per connection
 inline constexpr size_t kInlineBytes = 24;  // payloads up to this size are stored in the cell
-// Marks the number of a slot with several readers (added to it).
+// Added to the number of a slot that has several readers.
 inline constexpr int kShared = 1 << 14;
 
 struct alignas(64) Cell {
   std::atomic<uint32_t> sequence;  // the n-th message on this connection has n; written last
   int16_t slot;                    // slot in the sender's arena; -1: the payload is in the cell
-  // number of the reader's messages on this lane that the sender has released; low bits
+  // number of the reader's messages on this lane that the sender has released, low 16 bits
   uint16_t released;
   MessageHeader header;
   std::byte payload[kInlineBytes];
@@ -65,7 +65,7 @@ struct alignas(64) Header {
   std::atomic<uint32_t> full_fences;  // 1: some rank cannot be reached by asymmetric fences
 };
 
-// Returns an upper bound of the shared memory that `ranks` ranks use, up to 128 of them.
+// Returns an upper bound, in bytes, of the shared memory of a region of up to 128 ranks.
 size_t most_bytes(int ranks);
 
 // Sizes of the region. They depend only on the number of ranks that share the region and on the
@@ -76,8 +76,8 @@ struct Geometry {
 
   int ranks;
   int lanes;      // number of collective lanes
-  int slots;      // number per rank, shared by its collective connections
-  int p2p_slots;  // number per rank and reader
+  int slots;  // collective slots per rank, shared by its connections
+  int p2p_slots;  // point-to-point slots per rank and reader
   size_t slot_bytes;
   size_t p2p_slot_bytes;
 

@@ -27,8 +27,8 @@ inline constexpr uint64_t kDirectoryBytes = uint64_t{2} << 20;
 
 class RegionTable {
  public:
-  // `ranks`, in ascending order, have parts of equal size in this order; `first` is the first one.
-  // `heap` is in the part of rank `own`.
+  // `ranks`, in ascending order, have consecutive parts of equal size; `first` is the part of the
+  // first rank. `heap` is in the part of rank `own`.
   RegionTable(std::shared_ptr<const Fd> file, std::vector<int> ranks, const Extent& first, int own,
               std::shared_ptr<Heap> heap);
   RegionTable(const RegionTable&) = delete;

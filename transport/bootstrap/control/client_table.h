@@ -2,9 +2,9 @@
 //
 // A message may name a communicator that is not attached. If that communicator may still be
 // attached, the message is kept; otherwise it is answered as for a detached communicator. A
-// communicator may still be attached until the job's first communicator is, and while this rank is
-// creating one. This is enough, because other ranks mention a new communicator only once all
-// members are creating it. So the table need not remember detached communicators.
+// communicator may still be attached while this rank is creating one, and as long as none has ever
+// been attached in this job. This is enough, because other ranks mention a new communicator only
+// once all members are creating it. So the table need not remember detached communicators.
 //
 // Thread-safe. Clients are called under the table's lock, so that detach() returns only when no
 // call is running.

@@ -15,8 +15,8 @@
 // Handshake (every TCP connection): the acceptor sends a nonce; the connector answers with its
 // claimed identity and an HMAC-SHA256 over both nonces and the claim, keyed by the job's token.
 // Nothing else is parsed until the HMAC has been verified. Connections that fail are dropped and
-// logged once. If the job has a token, links continue with TLS; data connections do if
-// TUTTI_ENCRYPT says so.
+// logged once. If the job has a token, links continue with TLS. Data connections continue with TLS
+// only if TUTTI_ENCRYPT requests it.
 #pragma once
 
 #include <chrono>
@@ -153,9 +153,9 @@ class Control {
   // Requests a data connection to a member. Never blocks: on_opened() receives the socket after the
   // handshake. If the handshake fails or takes 30 seconds, the peer is suspected (see suspect()).
   // The request is dropped if the communicator detaches or the peer leaves meanwhile. Lanes
-  // alternate over the rails that both ranks have: a connection uses rail `lane` modulo their
-  // number, skipping silent ones. A replacement connection tries each rail in turn, for
-  // TUTTI_NETWORK_TIMEOUT.
+  // alternate over the rails that both ranks have: lane L uses rail L modulo the number of these
+  // rails; silent rails are skipped. A replacement connection tries each rail in turn until one
+  // works or TUTTI_NETWORK_TIMEOUT has passed.
   virtual void open_connection(uint64_t communicator, int rank, int lane, Renewal renewal) = 0;
 
   // Share memory between ranks of one host: the owner offers a descriptor under a name, others

@@ -48,7 +48,7 @@ void ControlService::watch_linking() {
 }
 
 void ControlService::tell_linked() {
-  // A child may have left again before the last one arrived.
+  // A child may have left again before the last child was linked.
   const auto is_there = [this](const auto& entry) {
     const auto& [neighbour, link] = entry;
     return link.was_connected() && !link.wants_to_write() && all_linked_below(neighbour);
@@ -108,7 +108,7 @@ Decision ControlService::judge(const Hello& hello) const {
       return left_[hello.rank] ? Decision::ignore : Decision::duplicate;
     case Purpose::data:
       return hello.rank == tree_.rank ? Decision::not_in_job : Decision::accept;
-    case Purpose::control:  // it reports a death, which this rank detects on its own links
+    case Purpose::control:  // the peer reports a death, which this rank detects on its own links
       return Decision::accept;
     case Purpose::relink:
       if (is_given_up(hello.rank)) return Decision::given_up;

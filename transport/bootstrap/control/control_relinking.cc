@@ -170,7 +170,7 @@ void ControlService::flood_abort(uint64_t communicator, const Error& error, int 
   }
   aborts_.emplace_back(communicator, abort_frame(communicator, error));
   flood(aborts_.back().second, except);
-  clients_.abort(communicator, error);  // no peer waits for progress of this rank's client
+  clients_.abort(communicator, error);  // after the flood, so that no peer waits for this client
   if (aborts_.size() > kMostAbortsKept) aborts_.pop_front();
 }
 

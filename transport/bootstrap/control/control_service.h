@@ -203,7 +203,7 @@ class ControlService final : public Control, private AgreementChannel {
   bool looks_for_children_ = false;
   // Everything flooded so far, once each, for ranks that move here.
   std::set<int> goodbyes_;
-  std::deque<std::pair<uint64_t, std::string>> aborts_;  // the latest ones, by communicator
+  std::deque<std::pair<uint64_t, std::string>> aborts_;  // the latest ones; .first: communicator
   std::vector<std::pair<Clock::time_point, Command>> timers_;
   std::map<int, RankEnd> ends_;  // reported by the launcher
   Agreements agreements_{*this};

@@ -19,8 +19,8 @@ struct Job {
   int size = 1;
   std::string master_address;  // empty with a rendezvous, or if size is 1
   uint16_t master_port = 0;
-  // Rank 0 listens on the first free port of this many, from master_port on. The others try all of
-  // them, and accept as rank 0 the process that proves the job's key.
+  // Number of ports, from master_port on, that rank 0 may use: it listens on the first free one.
+  // The other ranks try all of them, and accept as rank 0 the process that proves the job's key.
   int master_ports = 1;
   std::string rendezvous_file;             // empty: the address is used
   std::shared_ptr<Rendezvous> rendezvous;  // the caller's own, which replaces file and address
@@ -59,7 +59,7 @@ struct Job {
 
 // Values that the caller supplies.
 struct KnownJob {
-  std::optional<int> rank;  // must be set if size is
+  std::optional<int> rank;  // must be set if `size` is set
   std::optional<int> size;
   std::string master_address;
   std::optional<uint16_t> master_port;
@@ -78,8 +78,8 @@ Job job_from_environment(const KnownJob& known = {});
 std::string meeting_place(const Job& job);
 
 // Returns TUTTI_TOKEN, or the content of the file named by TUTTI_TOKEN_FILE; empty if neither is
-// set. Throws Error(bootstrap) if the file is unreadable, empty, or readable by others, and for a
-// token of fewer than 128 bits unless TUTTI_ALLOW_SHORT_TOKEN is set.
+// set. Throws Error(bootstrap) if the file is unreadable, is empty, or has another mode than 0600,
+// and for a token of fewer than 128 bits unless TUTTI_ALLOW_SHORT_TOKEN is set.
 std::string job_token();
 // Returns the content of a token file. Throws as job_token() does, but accepts a short token.
 std::string token_in_file(const std::string& path);

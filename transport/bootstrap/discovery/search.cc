@@ -163,7 +163,7 @@ class Search {
   milliseconds handshake_ = kFirstHandshake + job_.size * kFirstHandshakePerRank;
   Deadline say_at_ = Deadline::after(kSayWhatIsMissing);
   std::string problem_ = "no attempt was made";
-  std::string met_;  // the program that answered in rank 0's place, if any
+  std::string met_;  // describes the program that answered in rank 0's place; empty: none
 };
 
 }  // namespace

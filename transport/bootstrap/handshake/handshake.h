@@ -6,7 +6,7 @@
 //        | <- Hello: identity, nonce, HMAC -------  |   over "connector", both nonces, all of Hello
 //        | -- Verdict: accepted or reason, HMAC ->  |   over "acceptor", both nonces, all of
 //                                                       Verdict; zeros for a connector whose own
-//                                                       HMAC is wrong
+//                                                       HMAC or version is wrong
 //
 // If Hello asks for it, both sides continue with TLS 1.3, whose key is derived from all three
 // messages, so that a replayed or spliced connection has another key. Hello names both ends.
@@ -122,32 +122,34 @@ class OtherVersion : public Error {
       : Error(ErrorCode::bootstrap, what, detail) {}
 };
 
-// The steps of the connector's side. All throw Error(bootstrap); `whom` describes the acceptor in
-// messages ("rank 0 at 127.0.0.1:29500").
+// The steps of the connector's side. They throw Error(bootstrap) unless noted; `whom` describes the
+// acceptor in messages ("rank 0 at 127.0.0.1:29500").
 //
 // Checks `bytes`, the beginning of a message up to the length of the magic.
 void require_magic(std::string_view bytes, const std::string& whom);
 // Answers a challenge: returns `hello` completed with version, nonce and proof.
 Hello sign_hello(Hello hello, const Challenge& challenge, std::string_view key,
                  const std::string& whom);
-// Returns if a peer that knows the key has accepted this rank. Throws ForeignListener or
-// OtherVersion if the peer refuses and does not, or may not, know the key.
+// Returns if the peer has accepted this rank and has proved that it knows the key. Throws
+// ForeignListener if the peer does not know the key or this rank is not in its job, OtherVersion if
+// the peer has another protocol version, Error(connection_lost) if this rank was excluded, and
+// Error(bootstrap) for other refusals.
 void check_verdict(const Verdict& verdict, const Challenge& challenge, const Hello& hello,
                    std::string_view key, const std::string& whom);
 // Build errors for connecting to `place` ("rank 3 (node7, pid 1234) at 10.0.0.1:40123").
-// connect_error() takes the errno of the connect: ETIMEDOUT gives code timeout, a lack of
-// descriptors (a failure of this host) system, others connection_lost. The second function is for a
-// connection that ended without a verdict, with its errno (0 for EOF).
+// connect_error() takes the errno of the connect, and sets the code: timeout for ETIMEDOUT, system
+// for a lack of descriptors (a failure of this host), otherwise connection_lost.
+// closed_in_handshake() is for a connection that ended without a verdict; its errno is 0 for EOF.
 Error connect_error(const std::string& place, int error);
 Error closed_in_handshake(const std::string& place, int error);
 // Builds the error for a TLS handshake that failed although both ends proved that they know the
 // key.
 Error meddled_with(const std::string& place);
 
-// Performs the whole handshake on a connected socket. `hello` has rank, size, purpose and so on.
-// Returns nullopt if the other side closed the connection without a verdict, because the other side
-// is not ready yet or is exiting. Throws Error(bootstrap) if this rank is refused, if the other
-// side is not Tutti or does not know the token, and on timeout.
+// Performs the whole handshake on a connected socket. `hello` has all fields that sign_hello() does
+// not fill in. Returns nullopt if the other side closed the connection without a verdict, because
+// the other side is not ready yet or is exiting. Throws Error(bootstrap) if this rank is refused,
+// if the other side is not Tutti or does not know the token, and on timeout.
 ByteStream shake_hands(Fd socket, Hello hello, std::string_view key, const std::string& whom,
                        const Wait& wait);
 

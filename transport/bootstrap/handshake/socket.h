@@ -113,14 +113,14 @@ void set_reuse(int socket);
 // Makes an idle connection break after about the network timeout if the other side has lost it.
 // begin_connect() sets this on every socket.
 void set_keepalive(int socket);
-// Reverts set_keepalive(), for data connections: an idle one may well miss a few probes while
-// others keep its network busy.
+// Reverts set_keepalive(). Used for data connections, because an idle one may miss a few probes
+// while other connections keep its network busy.
 void clear_keepalive(int socket);
 // Limits the time that sent data or probes may stay unacknowledged to the network timeout. It must
 // not be used for data connections, because those whose reader is merely slow would break too.
 void set_user_timeout(int socket);
 
-// Describes the end of a connection with this errno: "Connection reset by peer"; for 0 "closed by
+// Describes why a connection ended, given the errno: "Connection reset by peer"; for 0 "closed by
 // the other side"; for EBADMSG (ByteStream) a modified byte stream.
 std::string explain_close(int error);
 

@@ -16,7 +16,7 @@ struct Activity {
   int64_t waited_ns = 0;             // time without progress
   std::string current;               // the call in flight for the longest time; empty: none
   int64_t current_ns = 0;            // time since that call started
-  std::vector<int> waits_for;        // the ranks that call needs, once it has waited for long
+  std::vector<int> waits_for;  // ranks that the current call needs, once it has waited for long
   std::map<int, uint64_t> received;  // bytes received, by sender
 
   // Adds another communicator's statistics.

@@ -21,7 +21,7 @@ struct RankStatus {
   int64_t pid = 0;
   std::string address;  // address of its listener, to which an observer can connect
   uint16_t port = 0;
-  Activity activity;  // valid if it answers
+  Activity activity;  // valid if the rank answers
 };
 
 // Writes the activity, with at most some hundred senders and awaited ranks, so that it fits into a

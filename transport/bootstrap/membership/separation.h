@@ -21,8 +21,9 @@
 
 namespace tutti::bootstrap {
 
-// Returns `living` without the members that leave. Members are given by position. `hosts`: host by
-// member. `broken`: pairs of members that cannot reach each other in at least one direction.
+// Returns `living` without the members that leave. Members are identified by position. `hosts`: the
+// host of each member. `broken`: pairs of members that cannot reach each other in at least one
+// direction.
 std::vector<bool> separate(std::vector<bool> living, std::span<const std::string_view> hosts,
                            std::span<const std::pair<size_t, size_t>> broken);
 

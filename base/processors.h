@@ -10,7 +10,7 @@ namespace tutti {
 
 // Returns the processors of this process as text, which can be sent to other processes: its
 // affinity (cpusets included, such as `docker --cpuset-cpus`) and its container's CPU quota
-// (cgroups), "0-3,8" or "0-3,8 quota 1.5".
+// (cgroups), such as "0-3,8" or "0-3,8 quota 1.5".
 std::string own_processors();
 
 // Returns true if this process may run on one of `processors`, in sysfs notation "0-3,8".

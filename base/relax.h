@@ -8,7 +8,7 @@ inline void relax() {
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
   asm volatile("isb" ::
-                   : "memory");  // "yield" is a no-op on most of them; "isb" takes about as long
+                   : "memory");  // "yield" is a no-op on most ARM processors
 #else
   asm volatile("" ::: "memory");
 #endif

@@ -337,7 +337,8 @@ int most_channels(const Part& part, std::span<const double> capacity, const Pack
 std::vector<PackedChannel> pack_channels(const Part& part, std::span<const double> capacity,
                                          const PackingTask& task) {
   std::vector<PackedChannel> best;
-  // A step inspects every rank, and every link on the way to it.
+  // The limit decreases with the work per step: a step inspects every rank, and every link on the
+  // way to it.
   const auto ranks = static_cast<int64_t>(part.ranks());
   int64_t steps = std::max(4 * ranks, 2000000 / (ranks * ranks));
   for (uint64_t preference = 0; preference < kTries && steps > 0; ++preference) {

@@ -170,8 +170,8 @@ class Search {
     }
   }
 
-  // Returns the bandwidths to try: the capacity of each link that these paths use, and equal
-  // fractions of it; the widest first.
+  // Returns the bandwidths to try: the capacity of each link that paths up to this type use, and
+  // equal fractions of that capacity; the widest first.
   std::set<double, std::greater<>> bandwidths(PathType allowed) const {
     std::set<double> carried;
     const auto add = [&](Arc arc) { carried.insert(capacity_[static_cast<size_t>(arc)]); };

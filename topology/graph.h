@@ -97,7 +97,7 @@ class Graph {
   std::span<const Arc> arcs_from(int node) const { return out_[static_cast<size_t>(node)]; }
 
   // Returns true if routes may pass through GPUs, cores and hosts. This holds in rings and meshes
-  // of them, which have no other nodes.
+  // of such nodes, which contain no other nodes.
   bool ends_forward() const { return ends_forward_; }
   void let_ends_forward() { ends_forward_ = true; }
 

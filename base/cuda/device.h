@@ -35,7 +35,8 @@ DeviceInfo device_info(int ordinal);
 // Returns the ordinal of the device whose context is current in this thread; without one, the first
 // device.
 int current_device();
-// Returns true if kernels of `device` can access memory of `peer`. A device can access its own.
+// Returns true if kernels of `device` can access memory of `peer`. A device can access its own
+// memory.
 bool can_access_peer(int device, int peer);
 
 // The primary context of a device, shared by all its users in the process (PyTorch, cudart, other

@@ -24,8 +24,8 @@ namespace tutti {
 struct Structure {
   std::vector<std::unique_ptr<Pattern>> stages;
   bool stage_is_inside_host = false;  // applies to the innermost stage
-  // Optional outermost pattern, which connects all ranks. Its ends are one per rank, in rank order,
-  // or one for several ranks of a host.
+  // Optional outermost pattern, which connects all ranks. It has one end per rank, in rank order,
+  // or one end per `ranks_per_end` ranks of a host.
   std::unique_ptr<Pattern> fabric;
   int ranks_per_end = 1;
   LinkSpeed to_end;  // link from a rank to an end that several ranks share

@@ -1,5 +1,5 @@
-// Connections between the ends of a network, and routes by arithmetic on their numbers: nothing is
-// stored, so a hundred thousand ends are cheap.
+// Connections between the ends of a network, and routes that are computed from the ends' numbers.
+// Routes are not stored, so a hundred thousand ends are cheap.
 //
 // Links are numbered from 0 in the order in which build() connects them; arcs use those numbers.
 #pragma once

@@ -376,7 +376,7 @@ class NcclReader {
   std::vector<Gpu> gpus_;
   std::map<std::tuple<int, int, std::string>, int> nets_;
   FastLinks fast_;
-  std::set<std::pair<int, std::string>> shared_slots_;  // slots that several GPUs share: host and PCI address
+  std::set<std::pair<int, std::string>> shared_slots_;  // slots that several GPUs share
   std::map<int, int> nvlink_switches_;                  // switch nodes by host
   // Buses of NVLink switches: host and PCI address.
   std::set<std::pair<int, std::string>> nvlink_switch_buses_;

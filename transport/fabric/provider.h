@@ -192,8 +192,8 @@ class Provider final : private Events {
   std::chrono::nanoseconds send_timeout_{0};
   std::unordered_map<uint64_t, Listener*> listeners_;
   std::unordered_map<uint64_t, std::vector<Arrival>> early_;  // by communicator not attached yet
-  std::deque<uint64_t> detached_;  // the most recently detached communicators
-  std::set<std::pair<uint64_t, int>> unacknowledged_;         // ends by communicator and rank
+  std::deque<uint64_t> detached_;                      // the most recently detached communicators
+  std::set<std::pair<uint64_t, int>> unacknowledged_;  // ends by communicator and rank
   // Received ends that this rank must acknowledge, by communicator and rank.
   std::vector<std::pair<uint64_t, int>> to_acknowledge_;
   std::vector<std::unique_ptr<Slot>> slots_;

@@ -59,7 +59,7 @@ class OfiDriver final : public fabric::Driver {
   struct Remote {
     uint64_t key = 0;
     uint64_t address = 0;
-    uint64_t id = 0;  // ID of this loan at its owner
+    uint64_t id = 0;   // ID of this loan at its owner
     int32_t rank = 0;  // rank of the owner in the job
   };
 

@@ -76,7 +76,7 @@ struct Geometry {
 
   int ranks;
   int lanes;      // number of collective lanes
-  int slots;  // collective slots per rank, shared by its connections
+  int slots;      // collective slots per rank, shared by its connections
   int p2p_slots;  // point-to-point slots per rank and reader
   size_t slot_bytes;
   size_t p2p_slot_bytes;

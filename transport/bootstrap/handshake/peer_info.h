@@ -15,7 +15,8 @@ struct RailAddress {
   uint16_t port = 0;
 };
 
-// Describes one rank to the others. After the bootstrap every rank has the table of all of them.
+// Describes one rank to the others. After the bootstrap every rank has a table with an entry per
+// rank.
 struct PeerInfo {
   std::string host;     // name, for messages
   std::string host_id;  // equal for ranks that can share memory

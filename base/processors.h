@@ -18,7 +18,7 @@ bool may_run_on(std::string_view processors);
 
 // Returns the number of processors that the processes of one host have together, at least 1.
 // `processes` has the own_processors() of each, because ranks may be bound to different processors.
-// The largest quota applies; there is none if some process has none.
+// The largest quota applies, or no quota if some process has none.
 int usable_processors(std::span<const std::string> processes);
 // Returns the number of processors of this process alone.
 int usable_processors();

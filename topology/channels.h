@@ -5,7 +5,7 @@
 //      tree   0 -> 1 -> 2 -> 3         on one host a chain that starts at its root: results travel
 //                                      from the root, partial sums towards it
 //
-// Over hosts, a ring enters and leaves each host by a card near the rank where it enters, and the
+// Across hosts, a ring enters and leaves each host by a card near the rank where it enters, and the
 // chains of a tree are joined by a binary tree of the hosts. Over more than two hosts trees come in
 // pairs that use the same cards, and the hosts that are leaves of one are inner nodes of the other
 // (Sanders, Speck, Traeff: Two-tree algorithms for full bandwidth broadcast, reduction and scan,

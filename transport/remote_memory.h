@@ -45,7 +45,7 @@ class RemoteMemory {
   // Returns true once all puts are visible in the owner's memory.
   virtual bool is_flushed() = 0;
 
-  // A read in progress. Gives up when destroyed.
+  // A read in progress. Destroying it abandons the read.
   class Get {
    public:
     virtual ~Get() = default;

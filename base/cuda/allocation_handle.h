@@ -22,7 +22,8 @@ enum class Sharing : uint32_t {
   fabric,      // a fabric handle, valid on all hosts of one NVLink domain
 };
 
-// An exported handle as plain bytes. The exporter must keep the memory until all importers have it.
+// An exported handle as plain bytes. The exporter must keep the memory until all others have
+// imported it.
 struct ShareableHandle {
   Sharing sharing = Sharing::ipc;
   std::array<std::byte, CU_IPC_HANDLE_SIZE> bytes = {};

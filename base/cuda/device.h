@@ -75,8 +75,8 @@ class CurrentContext {
 };
 
 // Returns a cleanup that frees a resource of a context and keeps the context alive until then.
-// `free` runs with the context current, at process exit possibly after the driver's shutdown; it
-// must not throw.
+// `free` runs with the context current and must not throw. At process exit it may run after the
+// driver's shutdown.
 Cleanup freed_in(const Context& context, std::function<void()> free);
 
 // Blocks until all work in the context has completed.

@@ -2,7 +2,7 @@
 // from a description or a file (load_network.h), or from any graph.
 //
 // Where the network has a known structure (patterns.h), routes are computed from the ranks'
-// numbers. In other graphs, and once links have failed, they are searched (equal_cost_routes.h).
+// numbers. In other graphs, and once links have failed, routes are searched (equal_cost_routes.h).
 #pragma once
 
 #include <memory>

@@ -435,7 +435,8 @@ bool OfiDriver::take_error() {
   if (::fi_cq_readerr(fabric_.completions.get(), &error, 0) < 1) return false;
   if (error.op_context == nullptr) return true;
   auto& operation = *static_cast<Operation*>(error.op_context);
-  // A failed receive is not repeated, because it would fail again, unless its message was too long.
+  // A failed receive is not repeated, because it would fail again. The exception is a receive whose
+  // message was too long.
   const bool is_receive = operation.type == Operation::Type::receive;
   if (!is_receive || error.err == FI_ETRUNC) failed(operation, library().strerror(error.err));
   return true;

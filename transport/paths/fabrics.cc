@@ -40,8 +40,7 @@ std::string own_address(const Job& job) {
   return bootstrap::local_address(probe.get()).host();
 }
 
-// Returns this rank's location. The world rank replaces the local rank if the launcher does not
-// report that.
+// Returns this rank's location. If the launcher reports no local rank, the world rank replaces it.
 ofi::Near place_of(const Job& job) {
   return {.address = own_address(job), .local_rank = job.local_rank.value_or(job.rank)};
 }

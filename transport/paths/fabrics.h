@@ -49,7 +49,7 @@ std::vector<std::string> fabric_candidates(const std::string& sys = "/sys");
 // A fabric for display.
 struct Fabric {
   std::string name;                  // as in TUTTI_TRANSPORT
-  std::string problem;               // why it cannot be used; empty: it can
+  std::string problem;               // why it cannot be used; empty: it can be used
   std::string version;               // version of its library
   std::vector<std::string> devices;  // as named by the library
 };

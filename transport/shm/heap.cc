@@ -173,7 +173,7 @@ void Heap::clear(const Extent& extent) const {
 
 // ---- allocated memory
 
-// Adds a segment. If the address space is nearly full, it is no larger than needed.
+// Adds a segment. If the address space is nearly full, the segment is no larger than needed.
 Heap::Segment* Heap::add_segment(uint64_t bytes) {
   const uint64_t least = round_up(bytes, kUnit);
   for (const uint64_t length : {std::max(least, std::min(mapped_, kLongestSegment)), least}) {

@@ -85,7 +85,7 @@ void ShmTransport::begin(In& connection, int peer, int lane) const {
   connection.sender = region_->at<shm::Doorbell>(geometry_.doorbell(peer));
 }
 
-// Detaches from the region. A forked child does not, because the region is its parent's.
+// Detaches from the region. A forked child does not detach, because the region is its parent's.
 ShmTransport::~ShmTransport() {
   if (::getpid() == process_) header_.detached.fetch_add(1, std::memory_order_acq_rel);
 }

@@ -198,7 +198,7 @@ class ControlService final : public Control, private AgreementChannel {
   std::set<int> cut_off_;          // ranks below a child that died early, until they are notified
   std::map<int, Link> links_;      // to all neighbours, including ranks that moved here
   std::set<int> moved_here_;       // ranks that reconnected to this one as their parent
-  int parent_ = -1;                // links_ contains its link
+  int parent_ = -1;                // -1: none; links_ has the link to it
   std::set<int> sought_;           // ranks that should have moved here
   bool looks_for_children_ = false;
   // Everything flooded so far, once each, for ranks that move here.

@@ -36,7 +36,7 @@ struct Job {
   std::chrono::nanoseconds init_timeout = std::chrono::seconds(60);  // max(): no limit
   int fanout = 32;
   // Rank 0: maximum number of first connections that rank 0 holds in addition to its children's.
-  // Further ranks are told to wait at their own listeners.
+  // Further ranks must wait at their own listeners.
   int most_held = 256;
   int spares = 0;  // number of spares: the last ranks, which wait until they replace a dead one
   // If true, the process of a spare that is not needed exits, because its program has nothing to

@@ -89,8 +89,8 @@ static_assert(sizeof(Verdict) == 48);
 
 Nonce random_nonce();
 std::string to_hex(const Nonce& nonce);
-// Returns the key of the bootstrap, made from the token, which may be empty, and the start of the
-// job (Job::incarnation). Ranks of different starts have different keys.
+// Returns the key of the bootstrap, made from the token, which may be empty, and Job::incarnation.
+// Different starts of a job have different keys.
 std::string bootstrap_key(std::string_view token, std::string_view incarnation);
 // Returns the key of all handshakes after the bootstrap.
 std::string session_key(std::string_view bootstrap_key, const Nonce& job_identity);

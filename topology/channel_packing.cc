@@ -173,8 +173,8 @@ class Packing {
     return mix_bits(((preference_ << 48) ^ what) + kGolden);
   }
 
-  // Returns the candidates for the next rank: near ones first, then by remaining bandwidth, then in
-  // an order that varies between tries.
+  // Returns the candidates for the next rank: near ones first, equally near ones in an order that
+  // depends on the try.
   std::vector<int> candidates(int last) const {
     std::vector<std::tuple<PathType, double, uint64_t, int>> sorted;
     const int ranks = part_.ranks();
@@ -185,7 +185,8 @@ class Packing {
       for (const Arc arc : route.arcs) {
         narrowest = std::min(narrowest, left_[static_cast<size_t>(arc)]);
       }
-      // The first tries order by remaining bandwidth and number, later ones at random.
+      // The first two tries order by remaining bandwidth, then by the distance in rank order; the
+      // next two by that distance only; later tries at random.
       const bool by_rest = preference_ < 2;
       const auto distance = static_cast<uint64_t>((next - last + ranks) % ranks);
       const auto step = (static_cast<uint64_t>(last) << 32) + (static_cast<uint64_t>(next) << 16) +

@@ -102,8 +102,8 @@ class Graph {
   void let_ends_forward() { ends_forward_ = true; }
 
   int hosts() const { return hosts_; }
-  // Returns the nodes of the ranks, by rank: the GPUs in order of host and number; without GPUs the
-  // cores; without cores the hosts.
+  // Returns the nodes of the ranks, by rank: the GPUs in order of host and number; if there are no
+  // GPUs, the cores; if there are no cores, the hosts.
   std::vector<int> rank_nodes() const;
 
  private:

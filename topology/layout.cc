@@ -95,8 +95,8 @@ std::vector<int> sorted_by(const Numbered& numbered) {
   return rank_at;
 }
 
-// Returns the positions at which the number changes along the order, or a group of the level
-// outside ends.
+// Returns the positions at which the rank's `number` differs from that of the rank before, or at
+// which a group of the level `outside` begins; then the number of ranks.
 Positions starts_of(const std::vector<int>& rank_at, const std::vector<int>& number,
                     const Positions& outside) {
   Positions starts;

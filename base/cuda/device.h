@@ -32,8 +32,8 @@ struct DeviceInfo {
 
 int device_count();
 DeviceInfo device_info(int ordinal);
-// Returns the ordinal of the device whose context is current in this thread; without one, the first
-// device.
+// Returns the ordinal of the device whose context is current in this thread. If no context is
+// current, returns the first device.
 int current_device();
 // Returns true if kernels of `device` can access memory of `peer`. A device can access its own
 // memory.

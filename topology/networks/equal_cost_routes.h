@@ -30,8 +30,8 @@ class EqualCostRoutes {
  private:
   using Distances = std::vector<int32_t>;  // distance in links, by node
   const Distances& distances_to(int node);
-  // Finds those arcs of this node that begin a shortest route to the destination and have the
-  // largest bandwidth among them.
+  // Finds the arcs of this node that begin a shortest route to the destination. If their bandwidths
+  // differ, finds only the widest.
   void find_nearer(int node, int destination, const Distances& distances);
 
   const Graph& graph_;

@@ -67,7 +67,7 @@ class Network {
   double slowest_us(std::span<const Arc> arcs, int ways) const;
 
   // Returns the links that `name` means: "leaf0-spine1", the links between two nodes; "link7", a
-  // link by number; "spine1", all links of a node. Throws Error(invalid_argument) that suggests
+  // link by index; "spine1", all links of a node. Throws Error(invalid_argument) that suggests
   // similar names.
   std::vector<int> links_named(const std::string& name) const;
   void fail(int link);

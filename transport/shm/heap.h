@@ -127,7 +127,7 @@ class Heap {
   mutable std::mutex mutex_;
   FreeExtents free_;                      // free parts of the file
   std::map<uint64_t, Segment> segments_;  // segments of allocate(), by offset
-  uint64_t mapped_ = 0;                   // total bytes of those segments
+  uint64_t mapped_ = 0;                   // total bytes of segments_
   std::map<const std::byte*, Piece> allocated_;
   struct Adopted {
     std::span<std::byte> pages;

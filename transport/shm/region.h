@@ -44,7 +44,7 @@ struct alignas(64) Acks {
 
 struct alignas(64) Doorbell {
   std::atomic<uint32_t> rings;   // futex word
-  std::atomic<uint32_t> asleep;  // kAwake, or the way in which the owner wants to be woken
+  std::atomic<uint32_t> asleep;  // kAwake, or the way in which the owner must be woken
 };
 
 // State of a rank as lender; only that rank writes it.

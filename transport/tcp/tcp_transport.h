@@ -281,7 +281,7 @@ class TcpTransport final : public Transport {
   ReadySet ready_set_;
   size_t incoming_ = 0;
   size_t queued_ = 0;      // number of messages in all queues
-  size_t queued_p2p_ = 0;  // number of point-to-point messages among these
+  size_t queued_p2p_ = 0;  // number of point-to-point messages in all queues
 
   std::span<const int> peers_;
   int lane_ = 0;

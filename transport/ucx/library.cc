@@ -32,7 +32,7 @@ void find(void* handle, const char* name, Call& call) {
 // log failures that Tutti reports as its own errors. Over TCP it would use put, which is slower
 // than send, and completes only with the help of a reader that may be busy. When closing queue
 // pairs, UCX 1.13 may consume two events of one card for the same queue pair (soft-RoCE) and abort
-// the process; without these events it relies on the card's own order.
+// the process; without these events UCX relies on the card's own order.
 void choose_defaults() {
   ::setenv("UCX_ERROR_SIGNALS", "", 0);
   ::setenv("UCX_LOG_LEVEL", "fatal", 0);

@@ -382,7 +382,7 @@ void ControlService::leave() {
 
 // Returns true if this rank may leave. It still serves the ranks below it, which would otherwise be
 // cut off, until they have gone as well. A child that said goodbye may still serve its own subtree:
-// the child is gone when its link is.
+// the child is gone when its link is closed.
 bool ControlService::finished() const {
   if (!leave_by_) return false;
   if (Clock::now() >= *leave_by_) return true;

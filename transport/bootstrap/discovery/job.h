@@ -40,7 +40,7 @@ struct Job {
   int most_held = 256;
   int spares = 0;  // number of spares: the last ranks, which wait until they replace a dead one
   // If true, the process of a spare that is not needed exits, because its program has nothing to
-  // do; otherwise its init() throws.
+  // do. If false, the spare's init() throws.
   bool unneeded_spares_exit = false;
   std::string wire_settings;  // must be equal on all ranks
   std::string note;           // opaque data distributed to all ranks (PeerInfo)

@@ -139,7 +139,7 @@ std::optional<int> slurm_local_size(const Environment& environment) {
 
 // Throws if variables of the step are missing. A container, for example, may pass only some of
 // them; then each task of the step would be a job of its own. Does not throw for task 0, because
-// Slurm gives that number to a batch script as well.
+// Slurm sets task number 0 for a batch script as well.
 void require_whole_step(const Environment& environment) {
   const std::optional<int> task = optional_number(environment, "SLURM_PROCID");
   if (task.value_or(0) == 0) return;
@@ -184,7 +184,7 @@ std::optional<FoundJob> read_jsrun(const Environment& environment) {
 }
 
 // Reads the variables of a pod of an indexed Job. Kubernetes provides the pod's index. The manifest
-// must provide the number of pods (WORLD_SIZE); without it each pod is a job of its own.
+// must provide the number of pods (WORLD_SIZE); if it does not, each pod is a job of its own.
 std::optional<FoundJob> read_kubernetes(const Environment& environment) {
   if (!environment("JOB_COMPLETION_INDEX") || !environment("WORLD_SIZE")) return std::nullopt;
   return read_numbers(environment,

@@ -8,7 +8,7 @@
 //                                                       Verdict; zeros for a connector whose own
 //                                                       HMAC or version is wrong
 //
-// If Hello asks for it, both sides continue with TLS 1.3, whose key is derived from all three
+// If Hello requests TLS 1.3, both sides continue with it. Its key is derived from all three
 // messages, so that a replayed or spliced connection has another key. Hello names both ends.
 //
 // In the bootstrap and for observers of the job, the HMAC's key is the job's token and, if there is
@@ -125,7 +125,8 @@ class OtherVersion : public Error {
 // The steps of the connector's side. They throw Error(bootstrap) unless noted; `whom` describes the
 // acceptor in messages ("rank 0 at 127.0.0.1:29500").
 //
-// Checks `bytes`, the beginning of a message up to the length of the magic.
+// Checks the beginning of a message: `bytes` must match the magic, of which they may be only a
+// part.
 void require_magic(std::string_view bytes, const std::string& whom);
 // Answers a challenge: returns `hello` completed with version, nonce and proof.
 Hello sign_hello(Hello hello, const Challenge& challenge, std::string_view key,
@@ -147,9 +148,9 @@ Error closed_in_handshake(const std::string& place, int error);
 Error meddled_with(const std::string& place);
 
 // Performs the whole handshake on a connected socket. `hello` has all fields that sign_hello() does
-// not fill in. Returns nullopt if the other side closed the connection without a verdict, because
-// the other side is not ready yet or is exiting. Throws Error(bootstrap) if this rank is refused,
-// if the other side is not Tutti or does not know the token, and on timeout.
+// not fill in. Returns an empty stream if the other side closed the connection before the handshake
+// was complete, because the other side is not ready yet or is exiting. Throws as sign_hello() and
+// check_verdict() do, and Error(bootstrap) if the other side is not Tutti or on timeout.
 ByteStream shake_hands(Fd socket, Hello hello, std::string_view key, const std::string& whom,
                        const Wait& wait);
 

@@ -53,7 +53,8 @@ std::vector<SocketAddress> resolve_master(const std::string& host, uint16_t port
 std::vector<SocketAddress> resolve_interface(const std::string& interface_or_address,
                                              uint16_t port);
 // Returns an address of this host that other hosts can probably reach: the address of the default
-// route; without one, of the first interface that is up; without one, loopback.
+// route. If there is no default route, returns an address of the first interface that is up, or
+// else loopback.
 SocketAddress reachable_address();
 // Builds an address in the abstract namespace of unix sockets.
 SocketAddress unix_address(std::string_view abstract_name);
@@ -100,7 +101,7 @@ Transfer write_exactly(int socket, std::span<const std::byte> bytes, const Wait&
 Transfer write_exactly(ByteStream& stream, std::span<const std::byte> bytes, const Wait& wait,
                        int* error = nullptr);
 // Reads one frame's body. An oversized frame counts as closed. The stream may buffer bytes that
-// follow the frame; poll() on its socket does not report those.
+// follow the frame; poll() on its socket does not report those bytes.
 Transfer read_frame(ByteStream& stream, std::string& body, size_t limit, const Wait& wait,
                     int* error = nullptr);
 

@@ -151,11 +151,11 @@ class Control {
                                           std::chrono::milliseconds timeout) = 0;
 
   // Requests a data connection to a member. Never blocks: on_opened() receives the socket after the
-  // handshake. If the handshake fails or takes 30 seconds, the peer is suspected (see suspect()).
-  // The request is dropped if the communicator detaches or the peer leaves meanwhile. Lanes
-  // alternate over the rails that both ranks have: lane L uses rail L modulo the number of these
-  // rails; silent rails are skipped. A replacement connection tries each rail in turn until one
-  // works or TUTTI_NETWORK_TIMEOUT has passed.
+  // handshake. If the handshake fails, or takes 30 seconds (longer in a large world), the peer is
+  // suspected (see suspect()). The request is dropped if the communicator detaches or the peer
+  // leaves meanwhile. Lanes alternate over the rails that both ranks have: lane L uses rail L
+  // modulo the number of these rails; silent rails are skipped. A replacement connection tries each
+  // rail in turn until one works or TUTTI_NETWORK_TIMEOUT has passed.
   virtual void open_connection(uint64_t communicator, int rank, int lane, Renewal renewal) = 0;
 
   // Share memory between ranks of one host: the owner offers a descriptor under a name, others

@@ -8,8 +8,9 @@
 //                                                       Verdict; zeros for a connector whose own
 //                                                       HMAC or version is wrong
 //
-// If Hello requests TLS 1.3, both sides continue with it. Its key is derived from all three
-// messages, so that a replayed or spliced connection has another key. Hello names both ends.
+// If Hello requests TLS 1.3, both sides continue with it. Its key is derived from the HMAC's key,
+// Challenge and Hello, so that a replayed or spliced connection has another key. Hello names both
+// ends.
 //
 // In the bootstrap and for observers of the job, the HMAC's key is the job's token and, if there is
 // one, the incarnation. After the bootstrap the key is derived from that key and the identity that

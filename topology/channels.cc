@@ -243,9 +243,9 @@ class Search {
     packed_ = {std::move(packed)};
   }
 
-  // Returns the number of trees per channel. In a tree, an inner host has two children and a leaf
-  // none. So each tree over more than two hosts becomes two trees of half the bandwidth, which
-  // exchange these roles and use the same card.
+  // Returns the number of trees per channel. In a tree, an inner host has up to two children and a
+  // leaf has none. So each tree over more than two hosts becomes two trees of half the bandwidth,
+  // which exchange these roles and use the same card.
   int trees_of_one() const { return kind_ == ChannelKind::tree && hosts_.size() > 2 ? 2 : 1; }
 
   void assemble() {

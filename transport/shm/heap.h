@@ -73,14 +73,15 @@ class Heap {
   void free(std::byte* data);
   // Moves the whole pages of this range into the heap, keeping contents and addresses. No thread
   // may use the pages during the call. Returns a number for release(), 0 if there is no whole page.
-  // Throws Error(invalid_argument) if they are not plain private memory (adopted memory is not),
-  // and Error(system) if there is no room; then nothing has changed.
+  // Throws Error(invalid_argument) if the pages are not plain private memory (adopted pages are not
+  // plain), Error(unsupported) in a forked child, and Error(system) if there is no room; then
+  // nothing has changed.
   //
   // In a forked child a page becomes private at the child's first write to it; until then the child
   // sees the parent's writes.
   uint64_t adopt(std::span<std::byte> range);
   // Moves the pages back, except those that their owner has unmapped meanwhile. Throws
-  // Error(system) if there is no room: the remaining pages stay adopted and usable.
+  // Error(system) if there is no room: the remaining pages stay in the file, and stay usable.
   void release(uint64_t number);
   // Returns true if no page of an adopted range has been replaced by private memory: only then may
   // others read it in the file. (Another file, or other shared memory, mapped there is not

@@ -3,10 +3,11 @@
 //   header | doorbells | lenders | acks[reader][sender] | cells[sender][reader][lane][] |
 //   arena[sender]
 //
-// A cell is one cache line and holds a whole message header, its own sequence number, and either
-// the payload itself or the number of the arena slot that has it. A cell also states how far its
-// sender has released the messages of the opposite direction, so that two ranks that exchange
-// messages need not read each other's acks. Every counter has a single writer.
+// A cell is one cache line. It holds a whole message header, its own sequence number, and either
+// the payload itself, the number of the arena slot that has the payload, or the location of a lent
+// payload. A cell also states how far its sender has released the messages of the opposite
+// direction, so that two ranks that exchange messages need not read each other's acks. Every
+// counter has a single writer.
 #pragma once
 
 #include <array>
@@ -29,7 +30,7 @@ inline constexpr int kShared = 1 << 14;
 
 struct alignas(64) Cell {
   std::atomic<uint32_t> sequence;  // the n-th message on this connection has n; written last
-  int16_t slot;                    // slot in the sender's arena; -1: the payload is in the cell
+  int16_t slot;                    // slot in the arena; -1: payload in the cell; -2: payload lent
   // number of the reader's messages on this lane that the sender has released, low 16 bits
   uint16_t released;
   MessageHeader header;
@@ -97,7 +98,8 @@ struct Geometry {
 // A mapping of a region. Ranks that are threads of one process share one mapping.
 class Region {
  public:
-  // Creates a sealed, zeroed memfd, followed by room for heaps (heap.h) if possible.
+  // Creates a sealed, zeroed memfd with room for the region and, behind it, for heaps (heap.h) if
+  // possible.
   static Fd create(const Geometry& geometry, uint64_t heap_bytes = 0);
   static std::shared_ptr<Region> map(const Fd& memory, const Geometry& geometry,
                                      uint64_t offset = 0);

@@ -35,9 +35,9 @@ class RegionTable {
   RegionTable& operator=(const RegionTable&) = delete;
   ~RegionTable();
 
-  // Creates a zeroed region. Its owner withdraws `id` when all ranks have attached, and returns the
-  // region after detaching from it. Throws Error(system) if there is no room. All calls of this
-  // class are thread-safe.
+  // Creates a zeroed region. Its owner calls withdraw() when all ranks have attached, and
+  // give_back() after detaching from the region. Throws Error(system) if there is no room. All
+  // calls of this class are thread-safe.
   std::shared_ptr<Region> create(uint64_t id, const Geometry& geometry);
   void withdraw(uint64_t id);
   void give_back(uint64_t id);

@@ -58,15 +58,15 @@ class ClientTable {
   std::vector<Answer> stop_expecting();
 
   void abort(uint64_t communicator, const Error& error);
-  // Records a death. Returns false if it was known already with the same certainty. report_deaths()
-  // notifies the clients.
+  // Records a death. Returns false if it was known already with at least this certainty.
+  // report_deaths() notifies the clients.
   bool rank_died(const Death& death);
   // Aborts the communicators of dead members, with the cause of death.
   void report_deaths();
   std::vector<Death> all_deaths() const;
   bool has_certainly_died(int rank) const;
   void settle_deaths(std::span<const int> ranks);
-  // Returns the cause of the deaths in this job (see Control::deaths()); nullopt without deaths.
+  // Returns the cause of the deaths in this job (see Control::deaths()); nullopt if none is left.
   std::optional<Error> deaths() const;
   // Asks the communicator for its answer. Returns an empty text if the communicator is gone.
   // Returns nullopt if the communicator may still be attached; the question is then kept.

@@ -67,13 +67,14 @@ class ControlClient {
   virtual Activity activity() { return {}; }
 };
 
-// The channel as one rank sees it. After fork(), the child is not a member of the job: calls throw
-// Error(unsupported), except that detach(), withdraw() and the destructor do nothing.
+// The channel as one rank sees it. After fork(), the child is not a member of the job: calls that
+// use the channel throw Error(unsupported), except that detach(), withdraw() and the destructor do
+// nothing.
 class Control {
  public:
   // Connects all ranks of the job; blocks for at most the job's init timeout. Throws
   // Error(bootstrap) that names the missing ranks, the rank with different settings, or the refused
-  // peer and the reason.
+  // peer and the reason. Throws Error(rank_died) if a rank ends meanwhile.
   static std::shared_ptr<Control> connect(const Job& job);
 
   // Leaves the job with a goodbye, so that it does not count as a death. Waits up to two seconds

@@ -107,7 +107,7 @@ void ControlService::require_own_process() const {
 void ControlService::post(Command command) {
   {
     std::lock_guard lock(mutex_);
-    if (over_) return;  // posting fails, and waiters on its promises get an error
+    if (over_) return;  // the command is dropped; waiters on its promise get an error
     commands_.push_back(std::move(command));
   }
   wake();

@@ -215,7 +215,8 @@ class Gathering {
     ++gone_;
   }
 
-  // Throws the error for a rank that vanished. The launcher, if there is one, knows the cause.
+  // Throws the error for a rank that vanished. Waits briefly for the launcher, if there is one,
+  // because its report names the cause.
   [[noreturn]] void throw_vanished(int rank) {
     const Rank& state = ranks_.at(rank);
     const std::string who =

@@ -16,7 +16,7 @@ namespace tutti::bootstrap {
 namespace {
 
 // Extra time for rank 0's error to arrive. Rank 0's timeout may expire later than this rank's, and
-// only rank 0 knows which ranks are missing.
+// only rank 0's error names the missing ranks.
 constexpr std::chrono::seconds kGrace{2};
 // Grace period after a broken connection, for the launcher to report how the rank ended.
 constexpr std::chrono::milliseconds kTimeToTellJoiner{500};

@@ -23,7 +23,7 @@ constexpr std::chrono::milliseconds kLongestConnectPause{500};
 
 bool renews(const Hello& hello) { return hello.number > 0; }
 
-// Thrown if the acceptor closed the connection without a verdict.
+// Thrown if the connection ended before the handshake was complete.
 class Dropped : public Error {
  public:
   using Error::Error;

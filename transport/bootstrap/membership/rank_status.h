@@ -24,7 +24,7 @@ struct RankStatus {
   Activity activity;  // valid if the rank answers
 };
 
-// Writes the activity, with at most some hundred senders and awaited ranks, so that it fits into a
+// Writes the activity. Limits the number of senders and of awaited ranks, so that it fits into a
 // frame.
 void put(FrameWriter& frame, const Activity& activity);
 Activity get_activity(FrameReader& frame);

@@ -103,8 +103,9 @@ class Driver {
   virtual std::string name() const = 0;
   // Returns the address of this process for its peers. It is opaque to them.
   virtual std::string address() const = 0;
-  // The ranks of the job: this process is number `own` of `count`. `address_of` returns a rank's
-  // address(), empty for a rank known to be gone. join() must be called before the first send.
+  // The ranks of the job: this process has rank `own`, of `count` ranks. `address_of` returns a
+  // rank's address(), empty for a rank known to be gone. join() must be called before the first
+  // send.
   struct Ranks {
     int own = 0;
     int count = 0;

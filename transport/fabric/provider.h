@@ -1,17 +1,19 @@
 // A fabric in this process: one driver that sends and receives for all communicators, and their
 // messages in flight. A communicator's FabricTransport is a Listener on it.
 //
-//     a message   -> its communicator's listener; kept if that is not attached yet
+//     a message   -> its communicator's listener; kept until it is attached
 //     an end      -> likewise, and it is acknowledged
 //
-// An end is the last message of a connection and states the number of messages before it. A rank
-// leaves the job once its ends are acknowledged, so its peers know how many messages it sent them.
+// An end is the last message of a communicator to a peer. It states the number of messages on each
+// lane. A rank leaves the job once its ends are acknowledged, so its peers know how many messages
+// it sent them.
 //
 // Memory: take() gives a slot to its user; after the last send from it has completed, the slot
 // belongs to the provider again. Lent memory stays with its owner. Received data (Arrival::data)
 // belongs to the driver, and may be read by the listener until drop().
 //
-// Threads: any, except that functions marked "locked" need lock(). Listeners are called under it.
+// Threads: any. Functions in the sections "with the lock held" need lock(). Listeners are called
+// under it.
 #pragma once
 
 #include <sys/types.h>

@@ -488,8 +488,8 @@ void OfiDriver::end_sends(int rank, const std::string& why) {
   for (const uint64_t id : ids) end_loan(id, rank, false);
 }
 
-// Cuts the path to a rank. libfabric cannot cancel the operations of one peer other than by closing
-// the endpoint, so all ranks are lost with it.
+// Cuts the path to a rank. If reads from that rank are in flight, closes the endpoint, because
+// libfabric has no other way to cancel them; then the paths to all ranks are lost.
 void OfiDriver::cut(int rank) {
   const std::string why = "the connection was cut to end a call that was aborted";
   end_sends(rank, why);

@@ -139,7 +139,7 @@ class OfiDriver final : public fabric::Driver {
   std::vector<Buffer*> free_;
   std::deque<Read> reads_;
   std::deque<Accessing> accessing_;
-  std::map<uint64_t, Registration> exposed_;  // by key
+  std::map<uint64_t, Registration> exposed_;  // by Exposed::id
   std::map<uint64_t, Loan> loans_;
   std::vector<Operation*> waiting_;  // queued until there is room
   bool closed_ = false;

@@ -49,7 +49,7 @@ class Paths {
   // Opens the paths. Collective among `members`, which are two or more world ranks; members[rank]
   // is this rank. `id`: the communicator's. `throw_if_aborted` is called repeatedly while this
   // function or wait_for_host() waits for other members. Throws Error: unsupported, timeout,
-  // system, or the error of `throw_if_aborted`.
+  // connection_lost, rank_died, system, or the error of `throw_if_aborted`.
   Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int rank, Events events,
         std::function<void()> throw_if_aborted);
   Paths(const Paths&) = delete;

@@ -36,7 +36,7 @@ class Tls {
   ssize_t receive(void* into, size_t limit);
   ssize_t send(std::span<const std::byte> head, std::span<const std::byte> rest);
 
-  // Reads from the socket; called by OpenSSL.
+  // Read from and write to the socket; called by OpenSSL.
   ssize_t receive_raw(char* into, size_t limit);
   ssize_t send_raw(const char* bytes, size_t size);
   const TlsKey& key() const { return key_; }

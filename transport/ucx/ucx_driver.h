@@ -73,7 +73,7 @@ class UcxDriver final : public fabric::Driver {
 
   struct Foreign;
 
-  const bool accesses_;  // remote memory access is used
+  const bool accesses_;  // true: remote memory access is used
   Worker worker_;
   Ranks ranks_;
   std::map<int, Peer> peers_;

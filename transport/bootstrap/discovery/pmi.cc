@@ -24,7 +24,8 @@ namespace {
 // The launcher's process on this host answers at once, unless the host is overloaded.
 constexpr std::chrono::seconds kAnswersWithin{30};
 constexpr std::chrono::seconds kFarewell{1};
-// Replaces blanks, because PMI separates fields by them. Addresses and tokens do not contain it.
+// Replaces blanks in values, because PMI separates fields by blanks. Addresses and tokens do not
+// contain this character.
 constexpr char kBlank = '|';
 
 Error failed(const std::string& what) {

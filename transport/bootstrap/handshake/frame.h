@@ -28,7 +28,7 @@ enum class FrameType : uint8_t {
   linked = 5,    // all ranks below the sender are linked; the first frame sent to the parent
   // control links
   goodbye = 10,    // fields: rank
-  death = 11,      // fields: rank, text
+  death = 11,      // fields: rank, whether by itself, whether certain, text
   abort = 12,      // fields: communicator, error
   question = 13,   // fields: communicator, from, to, call
   answer = 14,     // fields: communicator, from, to, call, text

@@ -108,7 +108,7 @@ class Capture {
 };
 
 // Lets this thread allocate and synchronise, while this object lives, although a stream is being
-// captured. For work that does not belong to the graph.
+// captured. Use it for work that does not belong to the graph.
 class BesideCaptures {
  public:
   BesideCaptures();

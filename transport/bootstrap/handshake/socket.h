@@ -112,13 +112,14 @@ void set_no_delay(int socket);
 // Allows a later listener to reuse the connection's port.
 void set_reuse(int socket);
 // Makes an idle connection break after about the network timeout if the other side has lost it.
-// begin_connect() sets this on every socket.
+// begin_connect() sets this on every TCP socket.
 void set_keepalive(int socket);
 // Reverts set_keepalive(). Used for data connections, because an idle one may miss a few probes
 // while other connections keep its network busy.
 void clear_keepalive(int socket);
 // Limits the time that sent data or probes may stay unacknowledged to the network timeout. It must
-// not be used for data connections, because those whose reader is merely slow would break too.
+// not be used for data connections, because a connection whose reader is merely slow would break
+// too.
 void set_user_timeout(int socket);
 
 // Describes why a connection ended, given the errno: "Connection reset by peer"; for 0 "closed by

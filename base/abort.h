@@ -35,8 +35,8 @@ class AbortState {
     return true;
   }
 
-  // Invokes `wake` at most once, from the raising thread. `wake` must not block.
-
+  // Adds a function that raise() invokes, at most once and from the raising thread. `wake` must not
+  // block.
   void add_waker(std::function<void()> wake) {
     std::lock_guard lock(mutex_);
     wakers_.push_back(std::move(wake));

@@ -31,7 +31,8 @@ size_t block_bytes(const Format& format, size_t count) {
 
 constexpr size_t kMostBytes = size_of(element_of(BlockFormat::int8));
 
-// Encodes a shorter block as the beginning of a block that is padded, without the padding marker.
+// Encodes a block with fewer values: encodes a padded block, removes the padding marker, and keeps
+// the beginning.
 void encode_short(BlockFormat format, Values values, Bytes bytes) {
   std::array<float, kMostValues> whole;
   std::array<std::byte, kMostBytes> encoded;

@@ -9,7 +9,8 @@
 namespace tutti {
 
 // Returns true once `holds()` is true, false if the deadline passes first. `lock` guards the state
-// that holds() reads. (std::condition_variable::wait_for() adds the time to now, which overflows.)
+// that holds() reads. Waits at most an hour at a time (Deadline::remaining()): wait_for() adds its
+// duration to the current time, and a very long duration would overflow.
 template <typename Holds>
 bool wait_for_condition(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
                         const Deadline& deadline, const Holds& holds) {

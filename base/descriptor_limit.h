@@ -8,8 +8,8 @@
 
 namespace tutti {
 
-// Raises the soft limit, up to the hard one, so that `more` further descriptors can be opened. It
-// grows no more than needed, because a program that uses select() breaks on descriptors of
+// Raises the soft limit, up to the hard one, so that `more` further descriptors can be opened. The
+// limit grows no more than needed, because a program that uses select() breaks on descriptors of
 // FD_SETSIZE and above. Returns false if the limit stays too low.
 bool reserve_descriptors(size_t more);
 

@@ -49,8 +49,8 @@ inline constexpr std::array kAllDTypes = {
 inline constexpr size_t kEveryDType = kAllDTypes.size() + 4;
 constexpr bool is_block(DType type) { return type > DType::i64_i64; }
 
-// These tables are outside the functions that use them, which would otherwise construct them at
-// each call.
+// These tables are not local to the functions that use them, because every call would construct a
+// local table again.
 inline constexpr std::array<uint16_t, kEveryDType> kSizesOfDTypes = {
     1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 1, 1, 8, 16, 8, 16, 33, 17, 260, 36};
 inline constexpr std::array<uint16_t, 4> kValuesOfBlocks = {32, 32, 256, 256};

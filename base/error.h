@@ -19,7 +19,7 @@ enum class ErrorCode : int {
   rank_died = 3,         // a process of the job exited without destroying the communicator
   connection_lost = 4,   // the path to a living rank broke
   timeout = 5,           // an operation's deadline passed
-  aborted = 6,           // another rank, or this one's user, aborted the communicator
+  aborted = 6,           // the communicator was aborted by another rank, or by this rank's user
   bootstrap = 7,         // the ranks could not find or authenticate each other
   system = 8,            // an operating system call failed
   unsupported = 9,       // not available in this build, on this machine, or for these arguments

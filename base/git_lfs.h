@@ -5,7 +5,7 @@
 
 namespace tutti {
 
-// Checks the first line of the file.
+// Returns true if the text begins like a Git LFS pointer.
 constexpr bool is_git_lfs_pointer(std::string_view text) {
   return text.starts_with("version https://git-lfs.github.com/spec/");
 }

@@ -1,6 +1,6 @@
 // Pauses between polls of a condition that another thread or process changes. The first pauses only
 // yield, because the change is usually near; then each sleep is twice as long as the last, so that
-// many ranks on few cores do not slow the last one down.
+// many waiting ranks on few cores do not slow down the ranks that they wait for.
 #pragma once
 
 #include <algorithm>

@@ -3,9 +3,10 @@
 // They serve tests, printing and set-up code; the reduction kernels convert whole blocks by the
 // same rules (base/kernels/convert.h):
 //   to_float    exact for every value; a NaN stays a NaN
-//   from_float  rounds to nearest, ties to even, subnormals included. Overflow gives infinity; in
-//               f8e4m3, which has none, NaN (OCP's non-saturating mode). Every NaN becomes the
-//               type's positive quiet NaN: 0x7e00, 0x7fc0 (bf16), 0x7f (f8e4m3), 0x7e (f8e5m2).
+//   from_float  rounds to nearest, ties to even, subnormals included. Overflow gives infinity or,
+//               in f8e4m3, which has no infinity, NaN (OCP's non-saturating mode). Every NaN
+//               becomes the type's positive quiet NaN: 0x7e00, 0x7fc0 (bf16), 0x7f (f8e4m3),
+//               0x7e (f8e5m2).
 #pragma once
 
 #include <cstdint>

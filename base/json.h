@@ -120,13 +120,14 @@ class Json {
   // Appends `value` to the array. Turns null into an array.
   void push_back(Json value);
 
-  // Writes one line, or one value per line, indented by `indent` blanks per level. NaN and infinity
-  // become null. Throws for text that is not UTF-8, unless BadText::replace is given.
+  // Writes the value on one line if `indent` is negative, otherwise one value per line, indented by
+  // `indent` blanks per level. NaN and infinity become null. Throws for text that is not UTF-8,
+  // unless BadText::replace is given.
   enum class BadText { refuse, replace };
   std::string dump(int indent = -1, BadText bad_text = BadText::refuse) const;
 
-  // Returns words for the value in a message: the number or text (possibly untrusted), or "an
-  // array", "an object".
+  // Describes the value for a message: the number or text (possibly untrusted), or "an array", "an
+  // object".
   std::string words() const;
 
   // Compares numbers by value, and objects regardless of member order.

@@ -5,7 +5,7 @@
 
 namespace tutti {
 
-// Returns the program's path by the environment's PATH; empty if there is none.
+// Returns the path at which the environment's PATH finds the program; empty if there is none.
 std::string find_program(const std::string& name);
 
 }  // namespace tutti

@@ -15,9 +15,9 @@ void require_stack();
 // machine's memory.
 ErrorDetail memory_detail();
 // Returns true if a file of `bytes` bytes, shared memory included, exceeds this process's limit
-// (ulimit -f): SIGXFSZ would kill it.
+// (ulimit -f). Writing such a file would kill the process by SIGXFSZ.
 bool exceeds_file_limit(uint64_t bytes);
-// Returns cause and remedy for a file that exceeds that limit.
+// Returns cause and remedy for a file that exceeds the limit of file sizes.
 ErrorDetail file_size_detail();
 // Builds the error for std::bad_alloc.
 Error memory_shortage();

@@ -1,8 +1,8 @@
 // Reduction on the processor: dst[i] = a[i] op b[i].
 //
-// Every kernel exists in several instruction sets with the same results, bit for bit (except which
-// of two NaNs' payloads a float or double sum or product keeps). The best available set is
-// used; the setting TUTTI_CPU chooses another.
+// Every kernel exists in several instruction sets with the same results, bit for bit. The only
+// exception: if a sum or product in float or double has two NaN operands, either one's payload may
+// be kept. The best available set is used; the setting TUTTI_CPU chooses another.
 //
 //   f16, bf16, f8*  computed in float, rounded to nearest even when stored as an element
 //                   (base/half.h); an accumulator is the float itself, unrounded
@@ -10,9 +10,9 @@
 //                   -0 + 0 is 0, -0 + -0 is -0, NaN with anything is NaN; overflow gives infinity.
 //                   f8e4m3 has no infinity: overflow, or rounding an infinite float, gives NaN
 //   integers        wrap around
-//   min, max        a NaN wins over any number; of equal values (-0 and 0) b's is taken
+//   min, max        NaN if either operand is NaN; of two equal operands (-0 and 0) the result is b
 //   minloc, maxloc  as min and max, with -0 equal to 0; of equal values, or two NaNs, the pair with
-//                   the lower index
+//                   the lower index is taken
 //   avg             adds; the caller that holds the complete sum applies mean()
 //   premul_sum      adds; the caller applies scale() to each input first
 #pragma once
@@ -26,7 +26,7 @@
 
 namespace tutti {
 
-// Says which of the three arrays hold accumulators (accumulator_of) instead of elements. It makes
+// States which of the three arrays hold accumulators (accumulator_of) instead of elements. It makes
 // no difference for types that are their own accumulators.
 struct Formats {
   bool dst = false;
@@ -62,8 +62,8 @@ void narrow(void* elements, const void* accumulators, size_t count, DType type);
 // other floats in float by the factor rounded to float; integers wrap around. Pointers need no
 // alignment. The factor must pass check_factor().
 void scale(void* dst, const void* src, size_t count, DType type, double factor);
-// Throws Error(invalid_argument) if scale() cannot use the factor: integers need an integral factor
-// that the type holds, pairs take none.
+// Throws Error(invalid_argument) if scale() cannot use the factor: an integer type needs an
+// integral factor that it can hold, and pairs accept no factor.
 void check_factor(DType type, double factor);
 
 // --- the instruction sets, for tests, benchmarks and `tutti info` ---

@@ -7,8 +7,7 @@ inline void relax() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  asm volatile("isb" ::
-                   : "memory");  // "yield" is a no-op on most of them; "isb" takes about as long
+  asm volatile("isb" ::: "memory");  // most ARM processors treat "yield" as a no-op
 #else
   asm volatile("" ::: "memory");
 #endif

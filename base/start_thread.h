@@ -14,7 +14,7 @@ namespace tutti {
 Error thread_shortage(std::string_view purpose, const std::system_error& error);
 
 // Starts a thread (std::thread, std::jthread) that runs `body`. Throws thread_shortage() if the
-// system cannot.
+// system cannot create it.
 template <typename Thread = std::thread, typename Body>
 Thread start_thread(std::string_view purpose, Body&& body) {
   try {

@@ -23,7 +23,7 @@ void text(std::ostream& out, double x, double y, int size, const char* anchor,
 void line(std::ostream& out, double x1, double y1, double x2, double y2, std::string_view colour,
           double width, bool dashed = false);
 
-// Writes a whole document: `body` on white.
+// Returns a complete SVG document that shows `body` on a white background.
 std::string document(const std::string& title, double width, double height,
                      const std::string& body);
 

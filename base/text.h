@@ -24,7 +24,7 @@ std::string rank_ranges(const std::vector<int>& sorted);
 std::string human_bytes(uint64_t bytes);
 
 // Parses a size with an optional binary unit (powers of 1024): "64K", "1M", "2GiB", "1024". Throws
-// Error(invalid_argument) if the text is not one.
+// Error(invalid_argument) if the text is not a size.
 uint64_t parse_bytes(std::string_view text);
 
 std::vector<std::string> split(std::string_view text, char separator);

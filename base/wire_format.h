@@ -33,7 +33,7 @@ constexpr DType element_of(WireFormat format) {
   constexpr std::array kElements = {DType::f32, DType::bf16, DType::f16, DType::f8e4m3,
                                     DType::f8e5m2};
   const auto index = static_cast<size_t>(format);
-  // Blocks are ordered like their dtypes.
+  // The block formats are in the order of their dtypes.
   return index < kElements.size()
              ? kElements[index]
              : static_cast<DType>(kAllDTypes.size() + index - kElements.size());

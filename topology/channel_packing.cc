@@ -173,8 +173,8 @@ class Packing {
     return mix_bits(((preference_ << 48) ^ what) + kGolden);
   }
 
-  // Returns the candidates for the next rank: near ones first, then by remaining bandwidth, then in
-  // an order that varies between tries.
+  // Returns the candidates for the next rank: near ones first, equally near ones in an order that
+  // depends on the try.
   std::vector<int> candidates(int last) const {
     std::vector<std::tuple<PathType, double, uint64_t, int>> sorted;
     const int ranks = part_.ranks();
@@ -185,7 +185,8 @@ class Packing {
       for (const Arc arc : route.arcs) {
         narrowest = std::min(narrowest, left_[static_cast<size_t>(arc)]);
       }
-      // The first tries order by remaining bandwidth and number, later ones at random.
+      // The first two tries order by remaining bandwidth, then by the distance in rank order; the
+      // next two by that distance only; later tries at random.
       const bool by_rest = preference_ < 2;
       const auto distance = static_cast<uint64_t>((next - last + ranks) % ranks);
       const auto step = (static_cast<uint64_t>(last) << 32) + (static_cast<uint64_t>(next) << 16) +
@@ -337,7 +338,8 @@ int most_channels(const Part& part, std::span<const double> capacity, const Pack
 std::vector<PackedChannel> pack_channels(const Part& part, std::span<const double> capacity,
                                          const PackingTask& task) {
   std::vector<PackedChannel> best;
-  // A step inspects every rank, and every link on the way to it.
+  // The limit decreases with the work per step: a step inspects every rank, and every link on the
+  // way to it.
   const auto ranks = static_cast<int64_t>(part.ranks());
   int64_t steps = std::max(4 * ranks, 2000000 / (ranks * ranks));
   for (uint64_t preference = 0; preference < kTries && steps > 0; ++preference) {

@@ -170,8 +170,8 @@ class Search {
     }
   }
 
-  // Returns the bandwidths to try: the capacity of each link that these paths use, and equal
-  // fractions of it; the widest first.
+  // Returns the bandwidths to try: the capacity of each link that paths up to this type use, and
+  // equal fractions of that capacity; the widest first.
   std::set<double, std::greater<>> bandwidths(PathType allowed) const {
     std::set<double> carried;
     const auto add = [&](Arc arc) { carried.insert(capacity_[static_cast<size_t>(arc)]); };
@@ -243,9 +243,9 @@ class Search {
     packed_ = {std::move(packed)};
   }
 
-  // Returns the number of trees per channel. In a tree, an inner host has two children and a leaf
-  // none. So each tree over more than two hosts becomes two trees of half the bandwidth, which
-  // exchange these roles and use the same card.
+  // Returns the number of trees per channel. In a tree, an inner host has up to two children and a
+  // leaf has none. So each tree over more than two hosts becomes two trees of half the bandwidth,
+  // which exchange these roles and use the same card.
   int trees_of_one() const { return kind_ == ChannelKind::tree && hosts_.size() > 2 ? 2 : 1; }
 
   void assemble() {

@@ -5,17 +5,18 @@
 //      tree   0 -> 1 -> 2 -> 3         on one host a chain that starts at its root: results travel
 //                                      from the root, partial sums towards it
 //
-// Over hosts, a ring enters and leaves each host by a card near the rank where it enters, and the
+// Across hosts, a ring enters and leaves each host by a card near the rank where it enters, and the
 // chains of a tree are joined by a binary tree of the hosts. Over more than two hosts trees come in
 // pairs that use the same cards, and the hosts that are leaves of one are inner nodes of the other
 // (Sanders, Speck, Traeff: Two-tree algorithms for full bandwidth broadcast, reduction and scan,
 // 2009). Links between network switches are assumed to carry all that the cards send.
 //
-// The search is NCCL's (src/graph/search.cc). It tries one path type after the other, the nearest
-// first, and for each one bandwidth after the other. Each try packs as many channels as a bounded
-// backtracking search finds room for on the links (channel_packing.h). The try with the highest
-// total bandwidth wins. In meshes and tori, cycles that share no link are tried as well (cycles.h).
-// The search is deterministic: all ranks that search the same graph get the same result.
+// The search is NCCL's (src/graph/search.cc). It tries the path types one after the other, the
+// nearest first, and for each path type several bandwidths, the widest first. Each try packs as
+// many channels as a bounded backtracking search finds room for on the links (channel_packing.h).
+// The try with the highest total bandwidth wins. In meshes and tori, cycles that share no link are
+// tried as well (cycles.h). The search is deterministic: all ranks that search the same graph get
+// the same result.
 #pragma once
 
 #include <span>
@@ -61,12 +62,12 @@ struct ChannelSearch {
 };
 
 // Finds at most 32 channels. `ranks`: graph nodes of the ranks (Graph::rank_nodes()). Throws
-// Error(invalid_argument) that names two unconnected nodes, and Error(unsupported) for more than
-// 1024 ranks that cannot be divided by host at the cards.
+// Error(invalid_argument) that names two unconnected nodes, and Error(unsupported) if more than
+// 1024 ranks must be searched together, because some host has no card.
 ChannelSearch find_channels(const Graph& graph, std::span<const int> ranks, ChannelKind kind);
 
-// Explains the search with a line per relaxation: the channels found, and why the next path type
-// was tried.
+// Describes the search with a line per relaxation: the channels found, or that there was no
+// improvement.
 std::string to_text(const ChannelSearch& search);
 
 // Returns the load of each arc, in 1e9 bytes per second, when all channels run at their bandwidth.

@@ -42,7 +42,7 @@ class Cluster {
     ++hosts_;
   }
 
-  // Numbers the switches from top to bottom, and returns the graph.
+  // Connects each switch to the one above it, from the bottom to the top, and returns the graph.
   Graph finish() {
     for (auto link = uplinks_.rbegin(); link != uplinks_.rend(); ++link) {
       const double GBps = below_[link->first];

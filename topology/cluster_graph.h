@@ -20,7 +20,8 @@ namespace tutti {
 struct HostInCluster {
   std::string name;
   std::string rack;  // as in Place::rack
-  // The host's own graph, with nodes of host 0; if it has a network, its cards are linked to it.
+  // The host's own graph. Its nodes belong to host 0, except for nodes that represent the network,
+  // which its cards are linked to.
   Graph graph;
 };
 

@@ -249,7 +249,7 @@ class Joining {
       cycles = cycles_of(factor);
       more += cycles - cycles_[static_cast<size_t>(factor) - 1];
     }
-    // A worse state is accepted once in this number of tries, to leave local optima.
+    // A state with one more cycle is accepted once in this number of tries, to leave local optima.
     constexpr unsigned kSeldom = 50;
     if (more > 1 || (more == 1 && random_() % kSeldom != 0)) {
       paint(a, b, c, d, ab, bc);

@@ -21,8 +21,9 @@ std::string to_text(const Domain& domain);
 // Parses the result of to_text(). Throws Error(invalid_argument) for any other text.
 Domain parse_domain(const std::string& text);
 
-// Normalises a rack path: the switches above a host, the outermost first, separated by dots, as in
-// "row2.rack7". An empty path means unknown. Throws Error(invalid_argument) for malformed input.
+// Checks a rack path and returns it unchanged. A rack path lists the switches above a host, the
+// outermost first, separated by dots, as in "row2.rack7". An empty path means unknown. Throws
+// Error(invalid_argument) for malformed input.
 std::string parse_rack(const std::string& text);
 // Builds the rack path from the values of Slurm's variables, as in SLURM_TOPOLOGY_ADDR=s0.s4.node1
 // and SLURM_TOPOLOGY_ADDR_PATTERN=switch.switch.node.

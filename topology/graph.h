@@ -97,13 +97,13 @@ class Graph {
   std::span<const Arc> arcs_from(int node) const { return out_[static_cast<size_t>(node)]; }
 
   // Returns true if routes may pass through GPUs, cores and hosts. This holds in rings and meshes
-  // of them, which have no other nodes.
+  // of such nodes, which contain no other nodes.
   bool ends_forward() const { return ends_forward_; }
   void let_ends_forward() { ends_forward_ = true; }
 
   int hosts() const { return hosts_; }
-  // Returns the nodes of the ranks, by rank: the GPUs in order of host and number; without GPUs the
-  // cores; without cores the hosts.
+  // Returns the nodes of the ranks, by rank: the GPUs in order of host and number; if there are no
+  // GPUs, the cores; if there are no cores, the hosts.
   std::vector<int> rank_nodes() const;
 
  private:

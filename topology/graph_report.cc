@@ -44,7 +44,8 @@ std::string parts_of(const Graph& graph, int host) {
   return text;
 }
 
-// Returns the node of this kind that the routes reach by the nearest path; -1 if there is none.
+// Returns the index in `nodes` of the node of this kind with the fewest links on its route; -1 if
+// there is none.
 int nearest(const Graph& graph, std::span<const int> nodes, std::span<const Route> ways,
             NodeKind kind) {
   int best = -1;
@@ -57,13 +58,13 @@ int nearest(const Graph& graph, std::span<const int> nodes, std::span<const Rout
   return best;
 }
 
-// Returns words for the links that all channels together saturate.
+// Describes the links that all channels together saturate.
 std::string bounds_of(const Graph& graph, const Channels& channels) {
   const std::vector<double> use = use_of_arcs(graph, channels);
   std::map<std::string, int> full;  // count by class and bandwidth
   for (Arc arc = 0; arc < graph.arcs(); ++arc) {
     const GraphLink& link = graph.link_of(arc);
-    // The remaining bandwidth is below half a channel.
+    // A link is saturated if its remaining bandwidth is below half a channel's.
     if (link.GBps - use[static_cast<size_t>(arc)] < channels.GBps / 2 &&
         use[static_cast<size_t>(arc)] > 0) {
       ++full[cat(name(link.kind), " links of ", link.GBps, " GB/s")];

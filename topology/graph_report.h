@@ -1,4 +1,5 @@
-// Reports on a graph and its channels for people: text, the matrix of paths, and a picture.
+// Describes a graph and its channels to people: as text, as a matrix of path types, and as a
+// picture.
 #pragma once
 
 #include <span>

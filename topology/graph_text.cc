@@ -87,7 +87,7 @@ class Reader {
     parsed([&] { return graph_.connect({from, to, *kind, GBps, latency_us}); });
   }
 
-  // Splits "4x20GB/s", which means four links of 20 GB/s.
+  // Returns the bandwidth of one link: "20GB/s" for "4x20GB/s", which means four links.
   static std::string_view one_of(std::string_view bandwidth) {
     const size_t times = bandwidth.find('x');
     return times == std::string_view::npos ? bandwidth : bandwidth.substr(times + 1);

@@ -22,8 +22,8 @@
 
 namespace tutti {
 
-// Parses such a text. `file`: its name in messages. Throws Error(invalid_argument) that names the
-// line.
+// Parses a graph in this notation. `file`: its name in messages. Throws Error(invalid_argument)
+// that names the line.
 Graph parse_graph_text(std::string_view text, const std::string& file);
 
 }  // namespace tutti

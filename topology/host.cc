@@ -24,8 +24,8 @@ std::vector<int> members(hwloc_const_bitmap_t set) {
   return indices;
 }
 
-// Returns the index, in its own kind's order, of the first object of `type` that shares hardware
-// threads with `object`; 0 if there is none.
+// Returns the logical index (the index within its type) of the first object of `type` that shares
+// hardware threads with `object`; 0 if there is none.
 int index_above(const HwlocTopology& topology, hwloc_obj_t object, hwloc_obj_type_t type) {
   hwloc_obj_t found =
       hwloc_get_next_obj_covering_cpuset_by_type(topology.get(), object->cpuset, type, nullptr);
@@ -175,7 +175,8 @@ std::vector<std::vector<int>> bind_local_ranks(const HostTopology& host, int loc
   int64_t allowed_index = 0;
   for (const Core& core : host.cores) {
     if (core.allowed_pus.empty()) continue;
-    // Rank r gets the cores [r * cores / ranks, (r + 1) * cores / ranks), rounded up.
+    // Rank r gets the cores from r * cores / ranks to (r + 1) * cores / ranks, exclusive; both
+    // bounds are rounded up.
     std::vector<int>& rank = bound[static_cast<size_t>(allowed_index * local_ranks / cores)];
     rank.insert(rank.end(), core.allowed_pus.begin(), core.allowed_pus.end());
     ++allowed_index;

@@ -51,7 +51,7 @@ struct HostTopology {
 
   int pus() const;
   int allowed_pus() const;
-  // Returns the number of cores with at least one allowed hardware thread; at least 1.
+  // Returns the number of cores with at least one allowed hardware thread.
   int allowed_cores() const;
 };
 
@@ -71,8 +71,9 @@ const HostTopology& this_host();
 // more ranks than allowed cores every set is empty: no rank is bound. A pure function.
 std::vector<std::vector<int>> bind_local_ranks(const HostTopology& host, int local_ranks);
 
-// Returns the domain of each rank, given the hardware threads that it is bound to. The domain is
-// unknown for an unbound rank and for a rank bound to threads that the host lacks. A pure function.
+// Returns the domain of each rank, given the hardware threads that it is bound to. Its NUMA node or
+// cache is unknown (-1) if the rank is unbound, or bound to threads that the host lacks or that
+// belong to several nodes or caches. A pure function.
 std::vector<Domain> domains_of(const HostTopology& host,
                                const std::vector<std::vector<int>>& bound);
 

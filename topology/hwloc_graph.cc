@@ -21,8 +21,8 @@ namespace {
 constexpr double kOfPci = 12 / 15.75;
 constexpr double kOfNvlink = 0.88;  // 22 of 25 and 18 of 20 GB/s
 constexpr double kOfXgmi = 0.75;    // 48 of 64 GB/s
-// Bandwidth of a core to the memory of its NUMA node. The bandwidth between the NUMA nodes of one
-// package is a multiple of it.
+// Bandwidth of a core to the memory of its NUMA node; and the bandwidth between NUMA nodes of one
+// package, as a multiple of the bandwidth between packages.
 constexpr double kCoreGBps = 12;
 constexpr double kInsidePackage = 2;
 
@@ -93,8 +93,8 @@ class Builder {
   // ---- NUMA nodes and packages
 
   // Returns the objects that cores and devices are linked to: the NUMA nodes or, if there are more
-  // of them, the packages. Of several NUMA nodes with the same cores, which have memory of
-  // different kinds, the first is used.
+  // packages than NUMA nodes, the packages. Of several NUMA nodes with the same cores, which have
+  // memory of different kinds, the first is used.
   std::vector<hwloc_obj_t> place_objects() const {
     std::vector<hwloc_obj_t> numa;
     for (hwloc_obj_t node : objects(topology_, HWLOC_OBJ_NUMANODE)) {
@@ -179,7 +179,7 @@ class Builder {
         add_below(bridge, place_of(bridge));
       }
     }
-    // Add cards that hwloc reports outside all buses.
+    // Adds the devices that hwloc reports outside all buses.
     for (hwloc_obj_t device : objects(topology_, HWLOC_OBJ_PCI_DEVICE)) {
       if (!by_object_.contains(device) && device->parent->type != HWLOC_OBJ_BRIDGE) {
         add_device(device, place_of(device));

@@ -1,5 +1,5 @@
 // Builds the graph of a host from hwloc: NUMA nodes with their cores, PCI switches with GPUs and
-// cards, and NVLinks where hwloc reports them.
+// cards, and the NVLinks and xGMI links that NVML or hwloc reports.
 #pragma once
 
 #include <string>

@@ -19,8 +19,8 @@ namespace tutti {
 namespace {
 
 constexpr unsigned kReadWithin_s = 30;
-// Limit on the numbers of processors and NUMA nodes. hwloc's sets have a bit for each smaller
-// number.
+// Limit on the operating system's indices of processors and NUMA nodes. hwloc's sets have one bit
+// for each smaller index.
 constexpr unsigned kLargestIndex = 1 << 20;
 
 HwlocTopology make_topology(Devices devices) {
@@ -41,7 +41,8 @@ void load(const HwlocTopology& topology, const std::string& source) {
   }
 }
 
-// Converts the types of an OS device to hwloc 2's single number. hwloc 3 encodes them as bits.
+// Converts the types of an OS device, which hwloc 3 encodes as bits, to the one type code of hwloc
+// 2.
 int osdev_type_of_2(unsigned bits) {
   if ((bits & 32) != 0) return 3;  // OpenFabrics
   if ((bits & 16) != 0) return 2;  // network
@@ -51,8 +52,8 @@ int osdev_type_of_2(unsigned bits) {
   return 0;                        // storage
 }
 
-// Checks a number before hwloc parses it: -1 would become a very large value, and so would a
-// missing number.
+// Checks an object's index before hwloc parses it, because hwloc would turn -1, or a missing index,
+// into a very large value.
 void check_number(const XmlFile& file, pugi::xml_node object) {
   const pugi::xml_attribute number = object.attribute("os_index");
   if (!number) file.refuse(object, "a numbered <object> lacks os_index");

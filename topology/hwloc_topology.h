@@ -16,8 +16,8 @@ struct TopologyDeleter {
 };
 using HwlocTopology = std::unique_ptr<hwloc_topology, TopologyDeleter>;
 
-// Says if I/O devices (PCI, GPUs, NICs) are discovered. `skip` saves the time of bus probing,
-// during which hwloc plugins may initialise device drivers.
+// Selects whether I/O devices (PCI, GPUs, NICs) are discovered. `skip` saves the time of bus
+// probing, during which hwloc plugins may initialise device drivers.
 enum class Devices { skip, include };
 
 // Opens a topology. It includes processors that this process may not use. If HWLOC_XMLFILE names a

@@ -54,11 +54,11 @@ Numbered number_racks(std::span<const Place> ranks, const std::vector<int>& host
   return numbered;
 }
 
-// Numbers the domains of hosts on which all ranks know theirs. A node contains its caches, so
-// caches are numbered within it.
+// Numbers the NUMA nodes or caches (`member`) of all hosts. On a host where this is unknown for
+// some rank, all ranks get the same number.
 std::vector<int> number_domains(std::span<const Place> ranks, const std::vector<int>& host,
                                 int Domain::*member) {
-  std::map<int, bool> known;  // by host: true if all ranks know it
+  std::map<int, bool> known;  // by host: true if known for all its ranks
   for (size_t r = 0; r < ranks.size(); ++r) {
     const auto entry = known.try_emplace(host[r], true).first;
     entry->second = entry->second && ranks[r].domain.*member >= 0;
@@ -95,8 +95,8 @@ std::vector<int> sorted_by(const Numbered& numbered) {
   return rank_at;
 }
 
-// Returns the positions at which the number changes along the order, or a group of the level
-// outside ends.
+// Returns the positions at which the rank's `number` differs from that of the rank before, or at
+// which a group of the level `outside` begins; then the number of ranks.
 Positions starts_of(const std::vector<int>& rank_at, const std::vector<int>& number,
                     const Positions& outside) {
   Positions starts;

@@ -12,7 +12,7 @@ namespace tutti {
 // Returns the bandwidth of PCI Express at `gigatransfers` per second and lane (2.5, 5, 8, 16, 32,
 // 64).
 constexpr double pci_GBps(double gigatransfers, double lanes) {
-  return gigatransfers * lanes * 0.09375;  // 8 GT/s over 16 lanes: 12 of 15.75
+  return gigatransfers * lanes * 0.09375;  // 8 GT/s over 16 lanes: 12 of the nominal 15.75 GB/s
 }
 inline constexpr double kUnknownPciGBps = pci_GBps(8, 16);
 
@@ -20,10 +20,10 @@ inline constexpr double kUnknownPciGBps = pci_GBps(8, 16);
 // xGMI link of an AMD GPU ("906", "910", "gfx942").
 double nvlink_GBps(int compute_capability);
 double xgmi_GBps(std::string_view gcn);
-// Returns the number of NVLinks of such a GPU.
+// Returns the number of NVLinks of a GPU of this compute capability.
 int nvlink_ports(int compute_capability);
-// Returns the bandwidth of such a GPU's PCI slot. It is used if neither the file nor the system
-// states the bandwidth.
+// Returns the bandwidth of the PCI slot of a GPU of this compute capability. It is used if neither
+// the file nor the system states the bandwidth.
 double gpu_slot_GBps(int compute_capability);
 
 // A processor as CPUID and NCCL's files name it: "x86_64", "GenuineIntel", 6, 85. Its model

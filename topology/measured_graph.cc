@@ -78,7 +78,7 @@ Graph measured_graph(const std::vector<std::string>& host_of,
                                 .number = 0,
                                 .name = cat(hosts[host], " card")});
     graph.connect({card, centres[host], LinkClass::pci, std::max(2 * widest, 1.0), 0});
-    // A path to another host is assumed to begin and end like a path to a neighbour.
+    // The latency between two hosts is assumed to contain the latency within a host.
     const double own = within[host].is_known() ? within[host].latency_us : 0;
     graph.connect(
         {card, network, LinkClass::network, best.GBps, std::max(0.0, best.latency_us - own) / 2});

@@ -188,7 +188,7 @@ class NcclReader {
       read_nic(nic, card, slot);
     } else if (ports == 1) {
       read_nic(nic, above, slot);
-    } else {  // the file of a cloud provider, which leaves this to probing
+    } else {  // the file of a cloud provider, which leaves the ports to probing
       const int host = graph_.node(above).host;
       const int card =
           add(pci, NodeKind::nic, host, unnamed_cards_++, cat("nic ", xml_.bus(pci, "busid")));
@@ -275,7 +275,7 @@ class NcclReader {
     }
   }
 
-  // Rejects impossible links, and warns if links are missing.
+  // Treats GPUs that declare more NVLinks than they have ports as attached to a switch, and warns.
   void check_fast_links() {
     std::vector<FastLinks::Switched> switched;
     for (const Gpu& gpu : gpus_) {
@@ -303,7 +303,7 @@ class NcclReader {
     }
     const auto has_links = [&](const Gpu& gpu) { return fast_.has(gpu.node); };
     if (std::ranges::none_of(gpus_, has_links)) {
-      // A card in a slot has none; board-mounted GPUs of these kinds have some.
+      // A GPU in a PCI slot may have no NVLink, but board-mounted GPUs of these kinds have some.
       const bool may_have = std::ranges::any_of(
           gpus_, [&](const Gpu& gpu) { return gpu.capability == 80 || gpu.capability >= 90; });
       if (may_have && gpus_.size() > 1) {
@@ -376,7 +376,7 @@ class NcclReader {
   std::vector<Gpu> gpus_;
   std::map<std::tuple<int, int, std::string>, int> nets_;
   FastLinks fast_;
-  std::set<std::pair<int, std::string>> shared_slots_;  // slots in use: host and PCI address
+  std::set<std::pair<int, std::string>> shared_slots_;  // slots that several GPUs share
   std::map<int, int> nvlink_switches_;                  // switch nodes by host
   // Buses of NVLink switches: host and PCI address.
   std::set<std::pair<int, std::string>> nvlink_switch_buses_;

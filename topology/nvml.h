@@ -21,8 +21,7 @@ struct NvmlGpu {
   std::vector<NvmlLink> links;
 };
 
-// Returns the GPUs in the library's order. Returns none if the library, the driver or a GPU is
-// missing.
+// Returns the GPUs in the library's order. Returns none if there is no library, driver or GPU.
 std::vector<NvmlGpu> probe_nvml(const std::string& library = "libnvidia-ml.so.1");
 
 }  // namespace tutti

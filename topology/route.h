@@ -43,8 +43,8 @@ bool forwards(const Graph& graph, int node);
 // the widest; of those, the first found. Routes do not pass through GPUs, cores or hosts (unless
 // Graph::ends_forward()), nor over the cards of a third host.
 std::vector<Route> routes_from(const Graph& graph, int from, std::span<const int> to);
-// Returns the same as routes_from(). Throws Error(invalid_argument) that names the node if one is
-// not connected.
+// Returns routes_from(), but throws Error(invalid_argument) that names the node if one is not
+// connected.
 std::vector<Route> ways_from(const Graph& graph, int from, std::span<const int> to);
 // Returns the route to one node.
 Route route(const Graph& graph, int from, int to);

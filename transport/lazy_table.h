@@ -28,7 +28,7 @@ class LazyTable {
   // Returns null if the entry is unused.
   T* find(size_t i) { return entries_[i].get(); }
   const T* find(size_t i) const { return entries_[i].get(); }
-  // The numbers of the used entries, in the order of their first use.
+  // Returns the indices of the used entries, in the order of their first use.
   const std::vector<size_t>& used() const { return used_; }
 
  private:

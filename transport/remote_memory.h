@@ -45,7 +45,7 @@ class RemoteMemory {
   // Returns true once all puts are visible in the owner's memory.
   virtual bool is_flushed() = 0;
 
-  // A read in progress. Gives up when destroyed.
+  // A read in progress. Destroying it abandons the read.
   class Get {
    public:
     virtual ~Get() = default;
@@ -55,8 +55,8 @@ class RemoteMemory {
   // Reads bytes at `offset` into `into`, which must live as long as the result.
   virtual std::unique_ptr<Get> get(uint64_t offset, std::span<std::byte> into) = 0;
 
-  // Returns why accesses have failed and all later ones will, also if the owner has left the job;
-  // empty: they have not.
+  // Returns why accesses have failed, for example because the owner has left the job; all later
+  // accesses fail as well. Empty: none has failed.
   virtual std::string failure() = 0;
 };
 

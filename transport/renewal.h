@@ -7,7 +7,7 @@ namespace tutti {
 struct Renewal {
   static constexpr int kMost = 0xffff;
   int number = 0;   // 0: the first connection
-  int detours = 0;  // number of the two ranks' rails to skip, which went silent
+  int detours = 0;  // number of common rails to skip, because they went silent
 };
 
 }  // namespace tutti

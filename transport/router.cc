@@ -62,7 +62,7 @@ bool Router::write(int peer, int lane, const MessageHeader& header,
   return p.transport->write(p.rank, p.lane, header, payload, credit);
 }
 
-// Returns true if all readers are on this host, and its transport can lend to their ranks there.
+// Returns true if all readers are on this host, and the transport within the host can lend to them.
 bool Router::can_lend(std::span<const int> peers, std::span<const std::byte> payload) const {
   for (const int peer : peers) {
     if (near_rank_[peer] < 0) return false;

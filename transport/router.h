@@ -51,8 +51,8 @@ class Router final : public Transport {
     int rank;
     int lane;
   };
-  // Returns the transport, rank and lane that reach a peer. The point-to-point lane has different
-  // numbers in the two transports.
+  // Returns the transport, rank and lane that reach a peer. The point-to-point lane has a different
+  // index in each transport.
   Path path(int peer, int lane) const;
 
   const std::unique_ptr<Transport> near_;

@@ -1,4 +1,4 @@
-// Messages between the ranks of one communicator. A transport does not know about collectives.
+// Messages between the ranks of one communicator. A transport is independent of collectives.
 //
 // Between every two ranks there are lanes() + 1 lanes in each direction. Each lane is a FIFO. Lanes
 // 0 .. lanes() - 1 carry collectives, lane lanes() carries point-to-point calls. A connection is
@@ -32,7 +32,7 @@
 
 namespace tutti {
 
-// Says how received bytes are stored if they must be copied: normally, or bypassing the caches
+// Selects how received bytes are stored if they must be copied: normally, or bypassing the caches
 // (base/stream_copy.h).
 enum class Store : uint8_t { cached, streamed };
 
@@ -74,7 +74,7 @@ class Transport {
   // then lent: it must neither change nor be freed until take_back() has returned true or revoke()
   // has returned.
   virtual bool can_lend(std::span<const int> peers, std::span<const std::byte> payload) const = 0;
-  // Sends a payload that can be lent, of any length. Returns a number for take_back(), or -1 if
+  // Sends a payload that can be lent, of any length. Returns the loan, for take_back(), or -1 if
   // there is no room now.
   virtual int lend(std::span<const int> peers, int lane, const MessageHeader& header,
                    std::span<const std::byte> payload) = 0;
@@ -89,7 +89,7 @@ class Transport {
   // by this rank. A collective must not complete earlier.
   virtual bool collectives_sent() const = 0;
   virtual bool p2p_sent(int peer) const = 0;
-  // Returns the readers of unsent collective messages that have not left yet.
+  // Returns the peers to which collective messages are still queued or in flight.
   virtual std::vector<int> unsent() const = 0;
   // Declares that nothing more will be committed: each connection ends after its last message.
   virtual void end_sending() = 0;
@@ -112,8 +112,8 @@ class Transport {
   // Releases the message. Returns false if the payload was lent and its owner has revoked it: the
   // data read is invalid, and the message stays at the front, unreadable.
   virtual bool release(int peer, int lane) = 0;
-  // Returns true once everything that a peer sent on this connection has been released. It applies
-  // to a peer that has stopped sending; check front() first.
+  // Returns true once everything that a peer sent on this connection has been released. Meaningful
+  // only after the peer has stopped sending; check front() first.
   virtual bool ended(int peer, int lane) const = 0;
 
   // ---- waiting

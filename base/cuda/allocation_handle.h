@@ -22,7 +22,8 @@ enum class Sharing : uint32_t {
   fabric,      // a fabric handle, valid on all hosts of one NVLink domain
 };
 
-// An exported handle as plain bytes. The exporter must keep the memory until all importers have it.
+// An exported handle as plain bytes. The exporter must keep the memory until all others have
+// imported it.
 struct ShareableHandle {
   Sharing sharing = Sharing::ipc;
   std::array<std::byte, CU_IPC_HANDLE_SIZE> bytes = {};
@@ -54,8 +55,9 @@ std::vector<Sharing> sharings_of(const AllocationHandle& handle);
 // allow, best first.
 std::vector<Sharing> sharings_of(int device);
 CUmemAllocationHandleType handle_type(Sharing sharing);  // must not be called for ipc
-// Returns true if CUDA refuses a way of sharing that its device claims to support; another may
-// work. A fabric handle needs an IMEX channel of this user, which only the creating call looks for.
+// Returns true if CUDA refuses a way of sharing that its device claims to support; another way may
+// work. A fabric handle needs an IMEX channel of this user, and only the call that creates the
+// handle looks for the channel.
 bool is_refused(CUresult result);
 
 // An allocation handle created with the given sharing; other processes can import it while this

@@ -31,8 +31,7 @@ int attribute(CUdevice device, CUdevice_attribute which) {
   return value;
 }
 
-// Returns true if the device has an attribute. Older drivers do not know the attributes of newer
-// ones.
+// Returns true if the device has the attribute. Older drivers return an error for newer attributes.
 bool has(CUdevice device, CUdevice_attribute which) {
   int value = 0;
   return api().device_get_attribute.result(&value, which, device) == CUDA_SUCCESS && value != 0;

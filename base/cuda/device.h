@@ -32,10 +32,11 @@ struct DeviceInfo {
 
 int device_count();
 DeviceInfo device_info(int ordinal);
-// Returns the ordinal of the device whose context is current in this thread; without one, the first
-// device.
+// Returns the ordinal of the device whose context is current in this thread. If no context is
+// current, returns the first device.
 int current_device();
-// Returns true if kernels of `device` can access memory of `peer`. A device can access its own.
+// Returns true if kernels of `device` can access memory of `peer`. A device can access its own
+// memory.
 bool can_access_peer(int device, int peer);
 
 // The primary context of a device, shared by all its users in the process (PyTorch, cudart, other
@@ -74,8 +75,8 @@ class CurrentContext {
 };
 
 // Returns a cleanup that frees a resource of a context and keeps the context alive until then.
-// `free` runs with the context current, at process exit possibly after the driver's shutdown; it
-// must not throw.
+// `free` runs with the context current and must not throw. At process exit it may run after the
+// driver's shutdown.
 Cleanup freed_in(const Context& context, std::function<void()> free);
 
 // Blocks until all work in the context has completed.

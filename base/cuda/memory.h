@@ -53,7 +53,7 @@ enum class MemoryKind : int {
 
 struct PointerInfo {
   MemoryKind kind = MemoryKind::host;
-  int device = -1;              // ordinal; -1: not a device's
+  int device = -1;              // ordinal of the device; -1: none
   CUcontext context = nullptr;  // context of the allocation, if any
 };
 

@@ -12,7 +12,7 @@ namespace tutti::cuda {
 struct FunctionInfo {
   int registers = 0;        // registers per thread
   size_t local_bytes = 0;   // bytes per thread; above 0, registers are spilled to memory
-  size_t shared_bytes = 0;  // bytes per block, besides those that a launch asks for
+  size_t shared_bytes = 0;  // bytes per block, without those that a launch requests in addition
   int most_threads = 0;     // maximum threads per block
 };
 

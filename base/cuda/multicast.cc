@@ -62,7 +62,7 @@ Multicast::Multicast(const Context& context, const ExportedMulticast& exported)
   add_device();
 }
 
-// Returns false if CUDA refuses that way of sharing.
+// Creates and exports the object. Returns false if CUDA refuses this way of sharing.
 bool Multicast::create(int devices, size_t bytes, Sharing sharing) {
   const CurrentContext current(context_);
   CUmulticastObjectProp properties{.numDevices = static_cast<unsigned>(devices),

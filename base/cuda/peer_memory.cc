@@ -156,7 +156,7 @@ SharedMemory::SharedMemory(const Context& context, size_t bytes) {
   exported_ = export_memory(plain_->data());
 }
 
-// Returns false if CUDA refuses that way of sharing.
+// Allocates, maps and exports the memory. Returns false if CUDA refuses this way of sharing.
 bool SharedMemory::create(const Context& context, size_t bytes, Sharing sharing) {
   const CurrentContext current(context);
   const CUmemAllocationProp properties{

@@ -107,8 +107,8 @@ class Capture {
   bool is_over_ = false;
 };
 
-// Lets this thread allocate and synchronise while a stream is being captured, for work that does
-// not belong to the graph. It lasts as long as this object lives.
+// Lets this thread allocate and synchronise, while this object lives, although a stream is being
+// captured. Use it for work that does not belong to the graph.
 class BesideCaptures {
  public:
   BesideCaptures();

@@ -13,8 +13,8 @@ constexpr uint8_t kNanScale = 0xff;
 constexpr int kScaleBias = 127;  // bias of E8M0
 constexpr size_t kMxValues = 32;
 
-// Returns the bits of the largest magnitude among `values`. Bits of floats without the sign order
-// like the values when compared as integers; NaNs are the largest.
+// Returns the bits of the largest magnitude among `values`. Compared as integers, the bits of
+// floats without the sign have the order of the values; NaNs are the largest.
 template <size_t kCount>
 inline uint32_t largest_bits(const float* values) {
   uint32_t most = 0;

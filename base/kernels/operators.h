@@ -66,7 +66,7 @@ struct Prod {
   }
 };
 
-// Returns NaN if either value is NaN; of equal values (-0 and 0), the right one.
+// Returns NaN if either value is NaN. For equal values (-0 and 0) it returns b.
 struct Min {
   template <typename E>
   static constexpr typename E::Value apply(typename E::Value a, typename E::Value b) {

@@ -119,8 +119,8 @@ std::vector<TreeLevel> k_ary(int k, LinkSpeed speed) {
       {k / 2, 1, speed, "leaf"}, {k / 2, k / 2, speed, "aggregation"}, {k, k / 2, speed, "core"}};
 }
 
-// Adds the GPUs of a host, behind a switch inside it or as earlier stages define. Returns their
-// number.
+// Adds the GPUs of a host, behind a switch inside it or as earlier stages define. Returns the
+// number of GPUs per host.
 int take_host(Words& words, int usual, Structure& structure) {
   if (!structure.stages.empty()) return structure.ranks();
   const int gpus = words.take_count("gpus", usual);

@@ -16,7 +16,7 @@ namespace tutti {
 class EqualCostRoutes {
  public:
   // Prepares the search. `ends`: node indices. Routes pass through hosts, GPUs and cores only if
-  // these forward. `graph` and `failed` (by link) must outlive this object.
+  // Graph::ends_forward(). `graph` and `failed` (by link) must outlive this object.
   EqualCostRoutes(const Graph& graph, const std::vector<int>& ends, const std::vector<bool>& failed)
       : graph_(graph), ends_(ends), failed_(failed) {}
 
@@ -28,10 +28,10 @@ class EqualCostRoutes {
   void forget() { known_.clear(); }
 
  private:
-  using Distances = std::vector<int32_t>;  // in links, by node
+  using Distances = std::vector<int32_t>;  // distance in links, by node
   const Distances& distances_to(int node);
-  // Finds those arcs of this node that begin a shortest route to the destination and have the
-  // largest bandwidth among them.
+  // Finds the arcs of this node that begin a shortest route to the destination. If their bandwidths
+  // differ, finds only the widest.
   void find_nearer(int node, int destination, const Distances& distances);
 
   const Graph& graph_;

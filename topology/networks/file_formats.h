@@ -33,7 +33,7 @@ struct TextFile {
                   int most) const;
   // Parses a number that is at least 0; refuses any other text.
   double parse_number(int line, std::string_view text, std::string_view what) const;
-  // Calls parse(text); an error that it throws gets this line as its place.
+  // Calls parse(text). If it throws, the error names this line.
   double parse(int line, double (*parse)(std::string_view), const std::string& text) const;
 };
 

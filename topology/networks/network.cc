@@ -11,7 +11,7 @@ namespace tutti {
 
 namespace {
 
-// Adds `first_link` to arcs that were counted from 0.
+// Renumbers arcs from `begin` on, which a pattern counted from link 0, to start at `first_link`.
 void shift(std::vector<Arc>& arcs, size_t begin, int first_link) {
   for (size_t i = begin; i < arcs.size(); ++i) arcs[i] += 2 * first_link;
 }

@@ -2,7 +2,7 @@
 // from a description or a file (load_network.h), or from any graph.
 //
 // Where the network has a known structure (patterns.h), routes are computed from the ranks'
-// numbers. In other graphs, and once links have failed, they are searched (equal_cost_routes.h).
+// numbers. In other graphs, and once links have failed, routes are searched (equal_cost_routes.h).
 #pragma once
 
 #include <memory>
@@ -24,8 +24,8 @@ namespace tutti {
 struct Structure {
   std::vector<std::unique_ptr<Pattern>> stages;
   bool stage_is_inside_host = false;  // applies to the innermost stage
-  // Optional outermost pattern, which connects all ranks. Its ends are one per rank, in rank order,
-  // or one for several ranks of a host.
+  // Optional outermost pattern, which connects all ranks. It has one end per rank, in rank order,
+  // or one end per `ranks_per_end` ranks of a host.
   std::unique_ptr<Pattern> fabric;
   int ranks_per_end = 1;
   LinkSpeed to_end;  // link from a rank to an end that several ranks share
@@ -67,7 +67,7 @@ class Network {
   double slowest_us(std::span<const Arc> arcs, int ways) const;
 
   // Returns the links that `name` means: "leaf0-spine1", the links between two nodes; "link7", a
-  // link by number; "spine1", all links of a node. Throws Error(invalid_argument) that suggests
+  // link by index; "spine1", all links of a node. Throws Error(invalid_argument) that suggests
   // similar names.
   std::vector<int> links_named(const std::string& name) const;
   void fail(int link);

@@ -1,5 +1,5 @@
-// Connections between the ends of a network, and routes by arithmetic on their numbers: nothing is
-// stored, so a hundred thousand ends are cheap.
+// Connections between the ends of a network, and routes that are computed from the ends' numbers.
+// Routes are not stored, so a hundred thousand ends are cheap.
 //
 // Links are numbered from 0 in the order in which build() connects them; arcs use those numbers.
 #pragma once
@@ -55,12 +55,11 @@ std::unique_ptr<Pattern> switch_pattern(int ends, LinkSpeed speed);
 // 2010.
 struct TreeLevel {
   int down = 1;  // m: nodes of the level below that each switch connects
-  int up = 1;    // w: switches of this level that each of those nodes connects to
+  int up = 1;    // w: switches of this level that each node of the level below connects to
   LinkSpeed speed;
   std::string name;  // name prefix of its switches
 };
-// Builds a tree for `ends` ends. Throws Error(invalid_argument) if these levels have room for
-// fewer.
+// Builds a tree for `ends` ends. Throws Error(invalid_argument) if the levels have too little room.
 std::unique_ptr<Pattern> tree_pattern(int ends, std::vector<TreeLevel> levels);
 
 // Groups of routers: all routers of a group are connected, and each two groups by one link. J. Kim
@@ -68,9 +67,9 @@ std::unique_ptr<Pattern> tree_pattern(int ends, std::vector<TreeLevel> levels);
 // between the two groups; other choices pass through a third group.
 struct Dragonfly {
   int groups = 1;
-  int routers = 1;  // number per group
-  int ends = 1;     // number per router
-  int globals = 1;  // links to other groups per router: routers * globals >= groups - 1
+  int routers = 1;  // routers per group
+  int ends = 1;     // ends per router
+  int globals = 1;  // links per router to other groups; routers * globals >= groups - 1
   LinkSpeed end;
   LinkSpeed local;
   LinkSpeed global;

@@ -61,7 +61,7 @@ std::unique_ptr<Network> read_slurm(const TextFile& file) {
   }
   Graph graph;
   std::map<std::string, int> nodes;
-  std::map<std::string, int> leaves;  // by host: its line
+  std::map<std::string, int> leaves;  // by host: line of its switch
   for (const SlurmSwitch& s : switches) {
     for (const std::string& node : s.nodes) {
       const auto [known, is_new] = leaves.emplace(node, s.line);

@@ -50,7 +50,7 @@ class Remote {
   virtual ~Remote() = default;
 };
 
-// A read or write of another rank's exposed memory. It and `memory` must live until
+// A read or write of another rank's exposed memory. This object and `memory` must live until
 // Events::accessed().
 struct Access {
   std::shared_ptr<Remote> remote;
@@ -61,8 +61,8 @@ struct Access {
   bool writes = false;
 };
 
-// Use of remote memory access for windows. automatic: if network cards perform it, because over
-// sockets it is emulated by messages of the library, which are slower.
+// Use of remote memory access for windows. automatic: only if network cards perform it, because
+// over sockets the library emulates it by messages of its own, which are slower.
 enum class Rma : uint8_t { automatic, on, off };
 
 // Progress of a rendezvous or an access.
@@ -81,8 +81,9 @@ class Events {
   // Reports that the driver no longer needs the message and its payload. `well` is false if the
   // message will not arrive.
   virtual void through(Send& send, bool well) = 0;
-  // Reports that the access has ended: `well` if the data are in this process's memory, or, of a
-  // write, visible in the owner's. Otherwise the network card may still use the memory.
+  // Reports that the access has ended. `well` is true if the data of a read are in this process's
+  // memory, or the data of a write are visible in the owner's. If false, the network card may still
+  // use the memory.
   virtual void accessed(Access& access, bool well) = 0;
   // Reports that the path to `rank` is broken. It may be called repeatedly.
   virtual void broke(int rank, const std::string& why) = 0;
@@ -102,8 +103,9 @@ class Driver {
   virtual std::string name() const = 0;
   // Returns the address of this process for its peers. It is opaque to them.
   virtual std::string address() const = 0;
-  // The ranks of the job: this process is number `own` of `count`. `address_of` returns a rank's
-  // address(), empty for a rank known to be gone. join() must be called before the first send.
+  // The ranks of the job: this process has rank `own`, of `count` ranks. `address_of` returns a
+  // rank's address(), empty for a rank known to be gone. join() must be called before the first
+  // send.
   struct Ranks {
     int own = 0;
     int count = 0;
@@ -129,14 +131,14 @@ class Driver {
     uint64_t id = 0;
     std::string key;  // opaque, for Driver::reach() on other ranks; empty: refused
   };
-  // Lets other ranks access this memory until conceal(id), after which the network card refuses
-  // them.
+  // Lets other ranks access this memory until conceal(id). After that the network card refuses
+  // their accesses.
   virtual Exposed expose(std::span<std::byte> memory) {
     static_cast<void>(memory);
     return {};
   }
   virtual void conceal(uint64_t id) { static_cast<void>(id); }
-  // Returns that rank's memory with this key; null if it cannot be reached.
+  // Returns the memory that `rank` has exposed with this key; null if it cannot be reached.
   virtual std::unique_ptr<Remote> reach(int rank, std::string_view key) {
     static_cast<void>(rank);
     static_cast<void>(key);
@@ -163,7 +165,7 @@ class Driver {
   // none of its memory. The path to `rank` is then broken; paths to other ranks may break with it.
   virtual void cut(int rank) = 0;
   virtual void cut_all() = 0;
-  // Closes nothing; called in a forked child, because all resources belong to the parent.
+  // Called in a forked child: nothing is closed, because all resources belong to the parent.
   virtual void abandon() = 0;
 
  protected:

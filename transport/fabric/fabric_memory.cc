@@ -11,9 +11,9 @@ using fabric::RendezvousState;
 
 namespace {
 
-constexpr size_t kMostInFlight = 16;  // puts to one owner's memory
-constexpr size_t kGetsInFlight = 2;   // pieces of a get: one arrives while another is copied
-constexpr size_t kPiece = 256 << 10;  // bytes of an access
+constexpr size_t kMostInFlight = 16;  // maximum number of puts to one owner's memory
+constexpr size_t kGetsInFlight = 2;  // maximum pieces of a get: one arrives while another is copied
+constexpr size_t kPiece = 256 << 10;  // maximum bytes of an access
 static_assert(kPiece <= fabric::kMessageBytes);
 
 class Exposed final : public ExposedMemory {
@@ -83,7 +83,7 @@ void Reached::take_back_ended() {
 
 size_t Reached::put(uint64_t offset, std::span<const std::byte> from) {
   const size_t bytes = std::min(from.size(), kPiece);
-  // Accesses in flight have no order, so overlapping ones must not be.
+  // Accesses in flight are unordered, so overlapping ones must not be in flight at the same time.
   const auto overlaps = [&](const Provider::Accessing* put) {
     return put->offset < offset + bytes && offset < put->offset + put->bytes;
   };

@@ -15,13 +15,13 @@
 
 namespace tutti {
 
-// Returns null if the fabric has no remote memory access, or refuses the memory. `provider` must
-// outlive the result.
+// Lets other ranks access `memory` over the fabric. Returns null if the fabric has no remote memory
+// access, or refuses the memory. `provider` must outlive the result.
 std::unique_ptr<ExposedMemory> expose_memory(fabric::Provider& provider,
                                              std::span<std::byte> memory);
 
-// `rank`: world rank that has exposed memory with this key. Returns null if the fabric cannot reach
-// it. `provider` must outlive the result.
+// Returns the memory that the world rank `rank` has exposed with this key; null if the fabric
+// cannot reach it. `provider` must outlive the result.
 std::unique_ptr<RemoteMemory> reach_memory(fabric::Provider& provider, int rank,
                                            std::string_view key);
 

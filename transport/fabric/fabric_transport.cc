@@ -153,8 +153,8 @@ void FabricTransport::sent(size_t connection, bool well) {
   any_failed_.store(true, std::memory_order_relaxed);
 }
 
-// Returns true if no send is in flight. A send is complete when the network card or the system has
-// taken it, or the reader has received it.
+// Returns true if no collective send is in flight. A send is complete when the network card or the
+// system has taken it, or the reader has received it.
 bool FabricTransport::collectives_sent() const {
   return collectives_held_.load(std::memory_order_acquire) == 0 && ends_sent_ == ends_sending_;
 }
@@ -178,7 +178,7 @@ void FabricTransport::end_sending() {
   send_ends();
 }
 
-// Sends the ends, which must be the last messages.
+// Sends the ends once no other send is in flight, because the ends must be the last messages.
 void FabricTransport::send_ends() {
   const auto lock = provider_.lock();
   const auto is_through = [](const Out& connection) { return connection.held == 0; };

@@ -27,7 +27,7 @@ namespace tutti {
 class FabricTransport final : public Transport, private fabric::Listener {
  public:
   // Reports that the connection to (`sending`) or from `peer` broke while it was needed. Called
-  // once for each.
+  // once per peer and direction.
   using Lost = std::function<void(int peer, bool sending, const std::string& text)>;
 
   // Creates the transport. `members`: world ranks; members[rank] is this rank. `provider` must
@@ -152,7 +152,7 @@ class FabricTransport final : public Transport, private fabric::Listener {
   bool ends_sending_ = false;
   bool ends_sent_ = false;
 
-  // true: reported as lost; by peer, for receiving and sending.
+  // true: reported as lost. Indexed by peer, then by direction (0: receiving, 1: sending).
   std::vector<std::array<bool, 2>> reported_lost_;
   uint32_t breaks_seen_ = 0;
   std::atomic<bool> any_failed_{false};

@@ -158,8 +158,8 @@ bool Provider::progress_locked() {
   return moved;
 }
 
-// Prepares a sleep. The thread that calls it is about to sleep, and checks once more before. The
-// driver may have work that its descriptor does not report.
+// Prepares a sleep: makes progress until the driver is armed, because the driver may have work that
+// its descriptor does not report. The calling thread checks once more before it sleeps.
 void Provider::arm() {
   const std::unique_lock lock = this->lock();
   do {

@@ -1,17 +1,19 @@
 // A fabric in this process: one driver that sends and receives for all communicators, and their
 // messages in flight. A communicator's FabricTransport is a Listener on it.
 //
-//     a message   -> its communicator's listener; kept if that is not attached yet
+//     a message   -> its communicator's listener; kept until it is attached
 //     an end      -> likewise, and it is acknowledged
 //
-// An end is the last message of a connection and states the number of messages before it. A rank
-// leaves the job once its ends are acknowledged, so its peers know how many messages it sent them.
+// An end is the last message of a communicator to a peer. It states the number of messages on each
+// lane. A rank leaves the job once its ends are acknowledged, so its peers know how many messages
+// it sent them.
 //
 // Memory: take() gives a slot to its user; after the last send from it has completed, the slot
 // belongs to the provider again. Lent memory stays with its owner. Received data (Arrival::data)
 // belongs to the driver, and may be read by the listener until drop().
 //
-// Threads: any, except that functions marked "locked" need lock(). Listeners are called under it.
+// Threads: any. Functions in the sections "with the lock held" need lock(). Listeners are called
+// under it.
 #pragma once
 
 #include <sys/types.h>
@@ -87,7 +89,7 @@ class Provider final : private Events {
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
   // Returns true if anything progressed. Does nothing while another thread progresses.
   bool progress();
-  // Prepares event_fd(): it reports arrivals from here on.
+  // Arms the driver: from now on arrivals make its descriptor readable.
   void arm();
   // Adds the descriptors to sleep on after arm().
   void watch(WaitSet& set);
@@ -118,7 +120,7 @@ class Provider final : private Events {
   void send_end(int to, Header header);
   // Sets how long leave() waits without an acknowledgement; 0: no limit.
   void set_send_timeout(std::chrono::nanoseconds send_timeout) { send_timeout_ = send_timeout; }
-  // Stops waiting for acknowledgements of this communicator's ends: it was aborted.
+  // Stops waiting for acknowledgements of the ends of this communicator, which was aborted.
   void forget_ends(uint64_t communicator);
   // Receives a rendezvous' payload (Driver::receive()).
   void receive(const Arrival& arrival, std::byte* memory, std::atomic<RendezvousState>& coming) {
@@ -166,7 +168,7 @@ class Provider final : private Events {
     std::vector<std::shared_ptr<void>> kept_memory;
   };
   struct Kept;
-  // Stores the receiver of the driver's events until the process ends.
+  // Keeps this state until the process ends.
   static void keep_for_good(KeptAlive kept_alive);
 
   bool is_ours(const Header& header) const override { return header.key == key_; }
@@ -192,9 +194,9 @@ class Provider final : private Events {
   std::chrono::nanoseconds send_timeout_{0};
   std::unordered_map<uint64_t, Listener*> listeners_;
   std::unordered_map<uint64_t, std::vector<Arrival>> early_;  // by communicator not attached yet
-  std::deque<uint64_t> detached_;                             // communicators detached latest
-  std::set<std::pair<uint64_t, int>> unacknowledged_;         // ends by communicator and rank
-  // The same for ends received from others, which this rank must acknowledge.
+  std::deque<uint64_t> detached_;                      // the most recently detached communicators
+  std::set<std::pair<uint64_t, int>> unacknowledged_;  // ends by communicator and rank
+  // Received ends that this rank must acknowledge, by communicator and rank.
   std::vector<std::pair<uint64_t, int>> to_acknowledge_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<Slot*> free_slots_;

@@ -12,7 +12,7 @@ namespace tutti::fabric {
 enum class Kind : uint16_t {
   message = 1,       // the sequence-th message on its connection
   released = 2,      // number of messages of a connection that its reader has released
-  end = 3,           // last message of a connection; signature: number of messages on each lane
+  end = 3,           // last message to a peer; signature: number of messages on each lane
   acknowledged = 4,  // acknowledges an `end`
   taken = 5,         // between drivers: a payload in place has been read
 };

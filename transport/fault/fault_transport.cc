@@ -134,7 +134,7 @@ bool FaultTransport::strike(MessageHeader& header) {
 
 std::byte* FaultTransport::reserve(std::span<const int> peers, int lane, size_t bytes, int credit) {
   const Fault* const fault = faults_.due();
-  // A stalled rank knows that it has not sent the message.
+  // The stall begins here, so that the caller does not consider the message sent.
   if (fault != nullptr && fault->kind == FaultKind::stall) faults_.stall(*fault);
   return faults_.stalled() ? nullptr : inner_->reserve(peers, lane, bytes, credit);
 }
@@ -143,7 +143,8 @@ const MessageHeader* FaultTransport::front(int peer, int lane) {
   return faults_.stalled() ? nullptr : inner_->front(peer, lane);
 }
 
-// Sends a faulty message by reserve() and commit(); all others as without this wrapper.
+// Sends a message with a fault by reserve() and commit(), which inject the fault. Passes all other
+// messages to the wrapped transport.
 bool FaultTransport::write(int peer, int lane, const MessageHeader& header,
                            std::span<const std::byte> payload, int credit) {
   if (faults_.due() != nullptr) return write_by_copy(peer, lane, header, payload, credit);

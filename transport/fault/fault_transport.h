@@ -31,7 +31,7 @@ struct Fault {
   uint64_t milliseconds = 0;  // duration of a delay
 };
 
-// Parses faults, as in "kill:1:5,delay:2:9:100"; an empty text has none. Throws
+// Parses a list of faults, such as "kill:1:5,delay:2:9:100". An empty text gives none. Throws
 // Error(invalid_argument).
 std::vector<Fault> parse_faults(std::string_view text);
 std::string to_text(const Fault& fault);

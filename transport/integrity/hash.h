@@ -11,11 +11,11 @@
 
 namespace tutti {
 
-// Returns the hash of `bytes`, the same on all processors; a change goes unnoticed once in 2^64.
-// `seed` distinguishes equal bytes with different meanings.
+// Returns the hash of `bytes`, which is the same on all processors. A change goes unnoticed with
+// probability 2^-64. `seed` distinguishes equal bytes with different meanings.
 uint64_t integrity_hash(std::span<const std::byte> bytes, uint64_t seed = 0);
 
-// Returns the same hash, computed with the given instruction set, which must be available.
+// Returns integrity_hash(), computed with the given instruction set, which must be available.
 uint64_t integrity_hash_by(InstructionSet set, std::span<const std::byte> bytes, uint64_t seed);
 
 }  // namespace tutti

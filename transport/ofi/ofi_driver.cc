@@ -102,7 +102,8 @@ const Registration* OfiDriver::kept(const std::byte* memory) const {
   return found != kept_.end() ? &found->second : nullptr;
 }
 
-// Returns the address by which peers access memory: its offset from the registered beginning.
+// Returns the address by which peers access memory that was registered from here on: its virtual
+// address or, if the provider counts from the registered beginning, 0.
 uint64_t OfiDriver::address_in(const std::byte* memory) const {
   return fabric_.wants(FI_MR_VIRT_ADDR) ? reinterpret_cast<uint64_t>(memory) : 0;
 }
@@ -166,7 +167,8 @@ void OfiDriver::begin(Operation& operation) {
   }
 }
 
-// Starts queued operations. A rank that accepts none must not block the others.
+// Starts queued operations. All of them are tried, because a rank that accepts none must not block
+// operations to other ranks.
 bool OfiDriver::begin_waiting() {
   if (waiting_.empty()) return false;
   const std::vector<Operation*> before = std::exchange(waiting_, {});
@@ -269,7 +271,8 @@ void OfiDriver::on_received(Buffer& buffer, size_t bytes) {
 
 namespace {
 
-// Returns the buffer of an arrival, from the space that receive() reserves before a payload.
+// Returns the buffer of an arrival. on_received() has stored a pointer to it where the header was,
+// before the payload.
 template <typename Buffer>
 Buffer& buffer_of(const Arrival& arrival) {
   Buffer* buffer = nullptr;
@@ -327,7 +330,7 @@ void OfiDriver::notify_taken(const Remote& remote) {
 struct OfiDriver::Foreign final : fabric::Remote {
   struct Key {
     uint64_t key = 0;
-    uint64_t address = 0;  // of the memory's beginning
+    uint64_t address = 0;  // address of the memory's beginning
   };
   explicit Foreign(const Key& key) : key(key) {}
   const Key key;
@@ -432,7 +435,8 @@ bool OfiDriver::take_error() {
   if (::fi_cq_readerr(fabric_.completions.get(), &error, 0) < 1) return false;
   if (error.op_context == nullptr) return true;
   auto& operation = *static_cast<Operation*>(error.op_context);
-  // Unless its message was too long, a receive that fails would fail again.
+  // A failed receive is not repeated, because it would fail again. The exception is a receive whose
+  // message was too long.
   const bool is_receive = operation.type == Operation::Type::receive;
   if (!is_receive || error.err == FI_ETRUNC) failed(operation, library().strerror(error.err));
   return true;
@@ -484,8 +488,8 @@ void OfiDriver::end_sends(int rank, const std::string& why) {
   for (const uint64_t id : ids) end_loan(id, rank, false);
 }
 
-// Cuts the path to a rank. libfabric cannot cancel the operations of one peer other than by closing
-// the endpoint, so all ranks are lost with it.
+// Cuts the path to a rank. If reads from that rank are in flight, closes the endpoint, because
+// libfabric has no other way to cancel them; then the paths to all ranks are lost.
 void OfiDriver::cut(int rank) {
   const std::string why = "the connection was cut to end a call that was aborted";
   end_sends(rank, why);

@@ -59,7 +59,7 @@ class OfiDriver final : public fabric::Driver {
   struct Remote {
     uint64_t key = 0;
     uint64_t address = 0;
-    uint64_t id = 0;   // the owner's number of this loan
+    uint64_t id = 0;   // ID of this loan at its owner
     int32_t rank = 0;  // rank of the owner in the job
   };
 
@@ -139,7 +139,7 @@ class OfiDriver final : public fabric::Driver {
   std::vector<Buffer*> free_;
   std::deque<Read> reads_;
   std::deque<Accessing> accessing_;
-  std::map<uint64_t, Registration> exposed_;  // by key
+  std::map<uint64_t, Registration> exposed_;  // by Exposed::id
   std::map<uint64_t, Loan> loans_;
   std::vector<Operation*> waiting_;  // queued until there is room
   bool closed_ = false;

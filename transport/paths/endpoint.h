@@ -22,8 +22,9 @@ class Provider;
 
 class Endpoint {
  public:
-  // Joins the job by Control::connect() with this process's PeerInfo. `measured`: see
-  // open_fabric(). Throws what those functions throw, and Error: unsupported, system.
+  // Opens the job's fabric (`measured`: see open_fabric()), and joins the job by Control::connect()
+  // with this process's PeerInfo. Throws the errors of open_fabric() and Control::connect(), and
+  // Error: invalid_argument (TUTTI_FAULT), system.
   Endpoint(const Job& job, const MeasuredFabrics& measured);
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
@@ -35,7 +36,7 @@ class Endpoint {
   shm::HeapTable& heaps() { return heaps_; }
   LastBytes& last_bytes() { return last_bytes_; }
   Faults& faults() { return faults_; }  // faults of TUTTI_FAULT for this rank
-  // Returns the fabric that connects all hosts of the job; null if TCP does.
+  // Returns the fabric that connects all hosts of the job; null if TCP connects them.
   fabric::Provider* fabric() { return uses_fabric_ ? fabric_.get() : nullptr; }
   std::string_view fabric_name() const { return fabric_name_; }  // as in TUTTI_TRANSPORT
   // Returns the name of another rank's wait set.
@@ -47,7 +48,8 @@ class Endpoint {
   void join_fabric();
 
   const std::string fabric_name_;
-  // Peers can reach it until they know that this rank has left.
+  // Destroyed after control_, because peers may use the fabric until they learn that this rank has
+  // left.
   const std::unique_ptr<fabric::Provider> fabric_;
   bool uses_fabric_ = false;
   const std::shared_ptr<Control> control_;

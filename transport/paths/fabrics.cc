@@ -40,8 +40,7 @@ std::string own_address(const Job& job) {
   return bootstrap::local_address(probe.get()).host();
 }
 
-// Returns this rank's location. The world rank replaces the local rank if the launcher does not
-// report that.
+// Returns this rank's location. If the launcher reports no local rank, the world rank replaces it.
 ofi::Near place_of(const Job& job) {
   return {.address = own_address(job), .local_rank = job.local_rank.value_or(job.rank)};
 }
@@ -125,7 +124,7 @@ OpenedFabric open_fabric(const std::string& fabric, const Job& job,
                  .remedy = "set TUTTI_TRANSPORT=tcp or shm+tcp, or unset TUTTI_ENCRYPT"});
   }
   if (fabric != "auto") return {fabric, open_driver(fabric, job)};
-  if (job.local_size == job.size || job.encrypts_data) return {};  // no rank is on another host
+  if (job.local_size == job.size || job.encrypts_data) return {};  // one host, or no encryption
   std::string problems;
   for (const std::string& name : measured ? names(*measured) : fabric_candidates()) {
     try {

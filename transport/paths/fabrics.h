@@ -1,5 +1,5 @@
-// The fabrics besides shared memory and TCP: the choice of the job, the one that this process
-// opens, and those available on this machine.
+// The fabrics besides shared memory and TCP: chooses and opens the job's fabric, and lists those
+// available on this machine.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ struct Transports {
 // Parses the setting; `text` must be one of its choices.
 Transports parse_transports(const std::string& text);
 
-// The fabric that a process opened, and its name: "ucx", "ofi". Empty: none.
+// The fabric that a process opened, and its name: "ucx", "ofi". An empty name means none.
 struct OpenedFabric {
   std::string name;
   std::unique_ptr<fabric::Driver> driver;
@@ -35,8 +35,9 @@ struct OpenedFabric {
 using MeasuredFabrics = std::optional<std::vector<PathClass>>;
 
 // Opens the fabric that the job requests. A fabric requested by name must be available. For "auto",
-// the first working one of `measured` is opened (without measurements, of fabric_candidates()), or
-// none; a candidate that failed gives a warning. Throws Error: unsupported, system.
+// the candidates are tried in order: `measured` or, without measurements, fabric_candidates(). The
+// first one that works is opened; if all fail, a warning is logged and the result is empty. Throws
+// Error: unsupported, system.
 OpenedFabric open_fabric(const std::string& fabric, const Job& job,
                          const MeasuredFabrics& measured);
 
@@ -48,7 +49,7 @@ std::vector<std::string> fabric_candidates(const std::string& sys = "/sys");
 // A fabric for display.
 struct Fabric {
   std::string name;                  // as in TUTTI_TRANSPORT
-  std::string problem;               // why it cannot be used; empty: it can
+  std::string problem;               // why it cannot be used; empty: it can be used
   std::string version;               // version of its library
   std::vector<std::string> devices;  // as named by the library
 };

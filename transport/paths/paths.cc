@@ -30,8 +30,9 @@ constexpr std::chrono::microseconds kPausePerRank(100);
 // After a rank has left: time to wait for the report of the death that may have made it leave.
 constexpr std::chrono::seconds kReportTime(2);
 
-// Returns the timeout for a rank of this host that creates the same communicator. It is no longer
-// than for a rank in a collective, but ranks that have just started may share a few cores.
+// Returns the time to wait for the other ranks of this host to create the same communicator:
+// TUTTI_TIMEOUT, limited to between 5 and 30 seconds, plus a time per rank, because ranks that have
+// just started may share a few cores.
 std::chrono::milliseconds open_timeout(size_t local_ranks) {
   constexpr std::chrono::nanoseconds kShortest = std::chrono::seconds(5);
   constexpr std::chrono::nanoseconds kLongest = std::chrono::seconds(30);

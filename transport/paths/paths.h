@@ -42,14 +42,14 @@ class Paths {
     // Reports that memory which `peer` has lent is permanently unreadable; `error` is the system's
     // errno.
     std::function<void(int peer, int error)> unreadable;
-    // Aborts the communicator, because TUTTI_FAULT says so.
+    // Aborts the communicator, as TUTTI_FAULT requests.
     std::function<void()> abort;
   };
 
   // Opens the paths. Collective among `members`, which are two or more world ranks; members[rank]
   // is this rank. `id`: the communicator's. `throw_if_aborted` is called repeatedly while this
   // function or wait_for_host() waits for other members. Throws Error: unsupported, timeout,
-  // system, or the error of `throw_if_aborted`.
+  // connection_lost, rank_died, system, or the error of `throw_if_aborted`.
   Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int rank, Events events,
         std::function<void()> throw_if_aborted);
   Paths(const Paths&) = delete;
@@ -76,13 +76,13 @@ class Paths {
   void accept(int peer, int lane, int number, ByteStream socket);
   void opened(int peer, int lane, ByteStream socket);
 
-  // Returns zeroed memory that other ranks of the host can read in place; the last copy frees it.
-  // Null if none is available, or no rank could read it.
+  // Returns zeroed memory that other ranks of the host can read in place; it is freed with the last
+  // copy of the pointer. Null if none is available, or no rank could read it.
   std::shared_ptr<void> allocate(size_t bytes);
   // Lets other ranks of the host read this memory in place until the last copy of the result is
-  // released (shm::Heap::adopt). Null if no rank could.
+  // released (shm::Heap::adopt). Null if no rank could read it.
   std::shared_ptr<void> register_memory(std::span<std::byte> range);
-  // Returns true if the member shares this memory.
+  // Returns true if the member shares memory with this rank.
   bool is_near(int rank) const;
   // Returns the location of memory that came entirely from allocate() and register_memory(), for
   // other members of the host; nullopt for other memory. It is valid while its owner keeps the
@@ -95,7 +95,7 @@ class Paths {
   // Lets members that are not near access this memory by the fabric's own remote memory access.
   // Null if there is no such fabric, or it refuses the memory.
   std::unique_ptr<ExposedMemory> expose(std::span<std::byte> memory);
-  // Memory that a member has exposed with this key; null if it cannot be reached.
+  // Returns the memory that a member has exposed with this key; null if it cannot be reached.
   std::unique_ptr<RemoteMemory> reach(int member, std::string_view key);
 
  private:

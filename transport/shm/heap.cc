@@ -24,8 +24,8 @@ namespace {
 constexpr uint64_t kUnit = uint64_t{2} << 20;
 // Maximum size of a part. It exceeds any memory; untouched pages cost nothing.
 constexpr uint64_t kMostPart = uint64_t{8} << 40;
-// Maximum length of a segment of allocate(). Up to it, a new segment is as long as all earlier ones
-// together, which keeps their number small.
+// Maximum length of a segment of allocate(). A new segment is as long as all earlier ones together,
+// up to this length, so that there are few segments.
 constexpr uint64_t kLongestSegment = uint64_t{1} << 30;
 // Size of the pieces in which pages are moved. While a piece is being moved, it is in memory twice,
 // so pieces are small.
@@ -109,7 +109,7 @@ class HeapsAtFork {
 };
 
 // Holds the lock during fork(), so that no memory is adopted or moved back while the process is
-// copied. A child's pages are already private.
+// copied. In a child of an earlier fork() the pages are already private.
 void Heap::before_fork() {
   mutex_.lock();
   if (!mine()) return;
@@ -161,7 +161,7 @@ std::byte* Heap::map(const Extent& extent) const {
 }
 
 // Returns true in the process that created the heap. A forked child has only a copy of this
-// bookkeeping; the memory is its parent's, too.
+// bookkeeping, and must not free memory that its parent still uses.
 bool Heap::mine() const { return ::getpid() == owner_; }
 
 // Returns the pages to the system at once, even if others have mapped them.
@@ -171,9 +171,9 @@ void Heap::clear(const Extent& extent) const {
               static_cast<off_t>(extent.offset), static_cast<off_t>(extent.bytes));
 }
 
-// ---- memory of the heap's own
+// ---- allocated memory
 
-// Adds a segment. If the address space is nearly full, it is no larger than needed.
+// Adds a segment. If the address space is nearly full, the segment is no larger than needed.
 Heap::Segment* Heap::add_segment(uint64_t bytes) {
   const uint64_t least = round_up(bytes, kUnit);
   for (const uint64_t length : {std::max(least, std::min(mapped_, kLongestSegment)), least}) {

@@ -73,14 +73,15 @@ class Heap {
   void free(std::byte* data);
   // Moves the whole pages of this range into the heap, keeping contents and addresses. No thread
   // may use the pages during the call. Returns a number for release(), 0 if there is no whole page.
-  // Throws Error(invalid_argument) if they are not plain private memory (adopted memory is not),
-  // and Error(system) if there is no room; then nothing has changed.
+  // Throws Error(invalid_argument) if the pages are not plain private memory (adopted pages are not
+  // plain), Error(unsupported) in a forked child, and Error(system) if there is no room; then
+  // nothing has changed.
   //
   // In a forked child a page becomes private at the child's first write to it; until then the child
   // sees the parent's writes.
   uint64_t adopt(std::span<std::byte> range);
   // Moves the pages back, except those that their owner has unmapped meanwhile. Throws
-  // Error(system) if there is no room: the remaining pages stay adopted and usable.
+  // Error(system) if there is no room: the remaining pages stay in the file, and stay usable.
   void release(uint64_t number);
   // Returns true if no page of an adopted range has been replaced by private memory: only then may
   // others read it in the file. (Another file, or other shared memory, mapped there is not
@@ -115,7 +116,7 @@ class Heap {
   void forget_unmapped(std::span<const std::byte> pages);
   void refresh(View& view) const;
 
-  // Called by fork(), in the parent before and after it, and in the child.
+  // Called in the parent before and after a fork(), and in the child.
   friend class HeapsAtFork;
   void before_fork();
   void after_fork();
@@ -127,11 +128,11 @@ class Heap {
   mutable std::mutex mutex_;
   FreeExtents free_;                      // free parts of the file
   std::map<uint64_t, Segment> segments_;  // segments of allocate(), by offset
-  uint64_t mapped_ = 0;                   // total bytes of those segments
+  uint64_t mapped_ = 0;                   // total bytes of segments_
   std::map<const std::byte*, Piece> allocated_;
   struct Adopted {
     std::span<std::byte> pages;
-    uint64_t offset = 0;  // of the first page, in the file
+    uint64_t offset = 0;  // offset of the first page in the file
     bool unmapped = false;
   };
   std::map<uint64_t, Adopted> adopted_;  // adopted ranges, by number

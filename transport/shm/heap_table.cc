@@ -14,8 +14,8 @@ namespace tutti::shm {
 
 namespace {
 
-// Minimum room per rank for regions. With less, regions use files of their own: a few hundred
-// communicators must fit, and leave room for allocations.
+// Minimum room per rank for regions in the heap; with less room, each region has a file of its own.
+// A few hundred communicators must fit, and leave room for allocations.
 constexpr uint64_t kLeastForRegions = uint64_t{4} << 30;
 
 }  // namespace

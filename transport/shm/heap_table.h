@@ -25,7 +25,7 @@ class HeapTable {
   // Returns the heap for allocation and registration; null, with one log line, if this host cannot
   // have one.
   std::shared_ptr<Heap> share() const;
-  // Returns the regions; null if this host cannot have them, then on all of its ranks.
+  // Returns the regions; null on all ranks of this host if it cannot have them.
   RegionTable* regions() const { return regions_.get(); }
 
  private:

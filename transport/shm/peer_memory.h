@@ -38,8 +38,8 @@ class PeerMemory {
 
   // Maps a segment. Returns null if the address space has no room; then use read() instead.
   std::shared_ptr<const Mapping> map(const Extent& segment);
-  // Maps part of a heap for writing; the mapping lives as long as the result, and the owner must
-  // not release the part before. Null if the address space has no room.
+  // Maps part of a heap for writing. The mapping lives as long as the result; until then the owner
+  // must not release the part. Null if the address space has no room.
   std::shared_ptr<std::byte> map_to_write(const Extent& part) const;
   // Copies from the file. Returns 0 or errno.
   int read(uint64_t offset, std::span<std::byte> destination) const;

@@ -20,7 +20,7 @@ namespace {
 
 // Slots are fastest if all of them fit into the second-level caches of sender and reader, but
 // messages of 16 KiB are slower than longer ones.
-constexpr size_t kMostSlotBytes = 512 << 10;  // per rank
+constexpr size_t kMostSlotBytes = 512 << 10;  // all slots of a rank together
 constexpr size_t kP2pArenaBytes = 64 << 10;
 
 constexpr size_t round_down(size_t bytes, size_t unit) { return bytes / unit * unit; }
@@ -29,9 +29,9 @@ constexpr size_t kPage = 4096;
 
 size_t align_page(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-// Beyond the number of ranks that share most_bytes(), a slot holds a value of each rank, so that
-// programs of few messages stay possible. Such arenas are large, but only pages in use exist, and
-// the slots last used are used first.
+// Returns the minimum size of a slot. With more ranks than most_bytes() allows for, a slot holds
+// one value of each rank, so that programs with few messages stay possible. Such arenas are large,
+// but untouched pages use no memory, and the slot released last is reused first.
 size_t least_slot_bytes(int largest_group) {
   constexpr int kManyRanks = 128;
   if (largest_group <= kManyRanks) return 512;

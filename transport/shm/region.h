@@ -3,10 +3,11 @@
 //   header | doorbells | lenders | acks[reader][sender] | cells[sender][reader][lane][] |
 //   arena[sender]
 //
-// A cell is one cache line and holds a whole message header, its own sequence number, and either
-// the payload itself or the number of the arena slot that has it. A cell also states how far its
-// sender has released the messages of the opposite direction, so that two ranks that exchange
-// messages need not read each other's acks. Every counter has a single writer.
+// A cell is one cache line. It holds a whole message header, its own sequence number, and either
+// the payload itself, the number of the arena slot that has the payload, or the location of a lent
+// payload. A cell also states how far its sender has released the messages of the opposite
+// direction, so that two ranks that exchange messages need not read each other's acks. Every
+// counter has a single writer.
 #pragma once
 
 #include <array>
@@ -24,13 +25,13 @@ namespace tutti::shm {
 inline constexpr int kMaxLanes = 15;   // collective lanes; one more is for point-to-point calls
 inline constexpr uint32_t kCells = 4;  // messages in flight per connection
 inline constexpr size_t kInlineBytes = 24;  // payloads up to this size are stored in the cell
-// Marks the number of a slot with several readers (added to it).
+// Added to the number of a slot that has several readers.
 inline constexpr int kShared = 1 << 14;
 
 struct alignas(64) Cell {
   std::atomic<uint32_t> sequence;  // the n-th message on this connection has n; written last
-  int16_t slot;                    // slot in the sender's arena; -1: the payload is in the cell
-  // number of the reader's messages on this lane that the sender has released; low bits
+  int16_t slot;                    // slot in the arena; -1: payload in the cell; -2: payload lent
+  // number of the reader's messages on this lane that the sender has released, low 16 bits
   uint16_t released;
   MessageHeader header;
   std::byte payload[kInlineBytes];
@@ -44,7 +45,7 @@ struct alignas(64) Acks {
 
 struct alignas(64) Doorbell {
   std::atomic<uint32_t> rings;   // futex word
-  std::atomic<uint32_t> asleep;  // kAwake, or the way in which the owner wants to be woken
+  std::atomic<uint32_t> asleep;  // kAwake, or the way in which the owner must be woken
 };
 
 // State of a rank as lender; only that rank writes it.
@@ -65,7 +66,7 @@ struct alignas(64) Header {
   std::atomic<uint32_t> full_fences;  // 1: some rank cannot be reached by asymmetric fences
 };
 
-// Returns an upper bound of the shared memory that `ranks` ranks use, up to 128 of them.
+// Returns an upper bound, in bytes, of the shared memory of a region of up to 128 ranks.
 size_t most_bytes(int ranks);
 
 // Sizes of the region. They depend only on the number of ranks that share the region and on the
@@ -76,8 +77,8 @@ struct Geometry {
 
   int ranks;
   int lanes;      // number of collective lanes
-  int slots;      // number per rank, shared by its collective connections
-  int p2p_slots;  // number per rank and reader
+  int slots;      // collective slots per rank, shared by its connections
+  int p2p_slots;  // point-to-point slots per rank and reader
   size_t slot_bytes;
   size_t p2p_slot_bytes;
 
@@ -97,7 +98,8 @@ struct Geometry {
 // A mapping of a region. Ranks that are threads of one process share one mapping.
 class Region {
  public:
-  // Creates a sealed, zeroed memfd, followed by room for heaps (heap.h) if possible.
+  // Creates a sealed, zeroed memfd with room for the region and, behind it, for heaps (heap.h) if
+  // possible.
   static Fd create(const Geometry& geometry, uint64_t heap_bytes = 0);
   static std::shared_ptr<Region> map(const Fd& memory, const Geometry& geometry,
                                      uint64_t offset = 0);

@@ -27,17 +27,17 @@ inline constexpr uint64_t kDirectoryBytes = uint64_t{2} << 20;
 
 class RegionTable {
  public:
-  // `ranks`, in ascending order, have parts of equal size in this order; `first` is the first one.
-  // `heap` is in the part of rank `own`.
+  // `ranks`, in ascending order, have consecutive parts of equal size; `first` is the part of the
+  // first rank. `heap` is in the part of rank `own`.
   RegionTable(std::shared_ptr<const Fd> file, std::vector<int> ranks, const Extent& first, int own,
               std::shared_ptr<Heap> heap);
   RegionTable(const RegionTable&) = delete;
   RegionTable& operator=(const RegionTable&) = delete;
   ~RegionTable();
 
-  // Creates a zeroed region. Its owner withdraws `id` when all ranks have attached, and returns the
-  // region after detaching from it. Throws Error(system) if there is no room. All calls of this
-  // class are thread-safe.
+  // Creates a zeroed region. Its owner calls withdraw() when all ranks have attached, and
+  // give_back() after detaching from the region. Throws Error(system) if there is no room. All
+  // calls of this class are thread-safe.
   std::shared_ptr<Region> create(uint64_t id, const Geometry& geometry);
   void withdraw(uint64_t id);
   void give_back(uint64_t id);

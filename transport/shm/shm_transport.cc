@@ -62,8 +62,9 @@ ShmTransport::ShmTransport(int rank, std::shared_ptr<shm::Region> region,
       in_(out_.size()),
       readers_left_(geometry_.slots, 0),
       mapped_(static_cast<size_t>(geometry_.ranks)) {
-  // The lowest slot is last: slots are taken from the back, and the latest one used is still in the
-  // cache.
+  // A stack: take_slot() pops the back, so the slot released last, which is probably still in the
+  // cache, is reused first. Slot 0 is at the back, so that the slots are first used in ascending
+  // order.
   for (int slot = geometry_.slots - 1; slot >= 0; --slot) free_slots_.push_back(slot);
   if (!join_asymmetric_fences()) header_.full_fences.store(1, std::memory_order_relaxed);
   lender_.attached.store(1, std::memory_order_release);
@@ -84,7 +85,7 @@ void ShmTransport::begin(In& connection, int peer, int lane) const {
   connection.sender = region_->at<shm::Doorbell>(geometry_.doorbell(peer));
 }
 
-// Detaches from the region. A forked child does not, because the region is its parent's.
+// Detaches from the region. A forked child does not detach, because the region is its parent's.
 ShmTransport::~ShmTransport() {
   if (::getpid() == process_) header_.detached.fetch_add(1, std::memory_order_acq_rel);
 }
@@ -167,7 +168,7 @@ void ShmTransport::commit(const MessageHeader& header) {
   slot_ = -1;
 }
 
-// Sends a message. For a small one, it does without the state that reserve() keeps for commit().
+// Sends a message. A small one is published without the state that reserve() keeps for commit().
 bool ShmTransport::write(int peer, int lane, const MessageHeader& header,
                          std::span<const std::byte> payload, int credit) {
   if (payload.size() > kInlineBytes) return write_by_copy(peer, lane, header, payload, credit);
@@ -196,8 +197,8 @@ void ShmTransport::publish(int peer, int lane, const MessageHeader& header, int 
   ring(peer, *connection.reader);
 }
 
-// Returns true if the payload is in the heap. Memory that its owner unmapped before the end of the
-// registration must not be lent, nor private memory mapped at its address since.
+// Returns true if the payload is in the heap. Registered memory that its owner has unmapped must
+// not be lent, nor private memory that was mapped at the same address later.
 bool ShmTransport::can_lend(std::span<const int>, std::span<const std::byte> payload) const {
   if (heaps_.own == nullptr) return false;
   const std::optional<shm::Place> place = heaps_.own->find(payload.data(), payload.size(), view_);
@@ -339,9 +340,9 @@ bool ShmTransport::read(int peer, int lane, std::span<std::byte> destination, St
   return true;
 }
 
-// Takes ownership of the whole cache lines of a slot that are before `bytes`. Lent memory is
-// excluded: its owner may write it at any time after an abort, and a reader that writes back what
-// it has read could undo such a write.
+// Takes ownership of the whole cache lines of a slot that are before `bytes`, by writing into them.
+// Lent memory is excluded: its owner may write it at any time after an abort, and the reader's
+// write could destroy what the owner has written.
 void ShmTransport::used(int peer, int lane, size_t bytes) {
   In& connection = in(peer, lane);
   const Cell& cell = connection.cells[connection.taken % kCells];
@@ -364,7 +365,7 @@ bool ShmTransport::release(int peer, int lane) {
   }
   Out& back = out(peer, lane);
   const auto more = static_cast<uint16_t>(cell.released - static_cast<uint16_t>(back.reaped));
-  // The acks may have reported it already.
+  // The acks may have reported these releases already.
   if (more > 0 && more <= kCells) reap(back, peer, lane, back.reaped + more);
   connection.released->store(++connection.taken, std::memory_order_release);
   ring(peer, *connection.sender);

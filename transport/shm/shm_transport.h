@@ -103,7 +103,8 @@ class ShmTransport final : public Transport {
     uint32_t taken = 0;
     // Bytes of the front message's slot whose cache lines this rank has written.
     size_t taken_over = 0;
-    // Copy of the lent message with this number, used if the lender's memory cannot be mapped.
+    // Copy of a lent message, used if the lender's memory cannot be mapped. `copied` is the number
+    // of that message on the connection, from 1; 0: none yet.
     std::vector<std::byte> copy;
     uint32_t copied = 0;
   };
@@ -149,14 +150,14 @@ class ShmTransport final : public Transport {
   LazyTable<Out> out_;
   LazyTable<In> in_;
   std::vector<int> free_slots_;
-  std::vector<int> readers_left_;  // number of readers, by slot in use
+  std::vector<int> readers_left_;  // readers that have not released the slot, by slot
   Heaps heaps_;
-  mutable shm::Heap::View view_;                                        // of the own heap
+  mutable shm::Heap::View view_;  // view of this rank's own heap
   LazyTable<std::vector<std::shared_ptr<const shm::Mapping>>> mapped_;  // by peer
   std::vector<Loan> loans_;
   std::vector<int> free_loans_;
 
-  // The reservation that commit() has not published yet: its readers.
+  // Readers, lane and slot of the reservation that commit() has not published yet.
   std::span<const int> peers_;
   int lane_ = 0;
   int slot_ = -1;

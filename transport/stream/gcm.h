@@ -32,9 +32,9 @@ class Gcm {
   Gcm& operator=(const Gcm&) = delete;
   virtual ~Gcm() = default;
 
-  // Encrypts `blocks`, which are whole blocks, and then `last`, up to one block. `into` receives as
-  // many bytes, and the tag. `header`, of up to one block, is only authenticated. A nonce must not
-  // be reused.
+  // Encrypts `blocks`, which are whole blocks, and then `last`, up to one block. `into` receives
+  // the same number of bytes, followed by the tag. `header`, of up to one block, is only
+  // authenticated. A nonce must not be reused.
   virtual void seal(const Nonce& nonce, std::span<const std::byte> header,
                     std::span<const std::byte> blocks, std::span<const std::byte> last,
                     std::byte* into) = 0;

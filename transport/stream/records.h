@@ -73,7 +73,8 @@ class RecordReader {
  private:
   // Returns the number of bytes of the next record; 0 if it is not complete yet.
   size_t next_record();
-  // Decrypts the record into `into`, and keeps what does not fit; returns the bytes written.
+  // Decrypts the record into `into`. If `into` is too small, decrypts in place, for receive() to
+  // copy. Returns the number of bytes written to `into`; 0 also on errors.
   size_t open(size_t record, std::span<std::byte> into);
   bool fill(int socket);
   size_t fail(int error);

@@ -85,8 +85,8 @@ unsigned give_server_key(SSL* ssl, const char* identity, unsigned char* into, un
   return std::strcmp(identity, kIdentity) == 0 ? give_key(ssl, into, limit) : 0;
 }
 
-// Parses a line "CLIENT_TRAFFIC_SECRET_0 <a random> <the secret>" in hexadecimal, or one of another
-// label.
+// Parses a line "LABEL RANDOM SECRET", with numbers in hexadecimal, and keeps the secret if the
+// label is CLIENT_TRAFFIC_SECRET_0 or SERVER_TRAFFIC_SECRET_0.
 void keep_secret(const SSL* ssl, const char* line) {
   const std::string_view text(line);
   const size_t at = text.rfind(' ') + 1;
@@ -227,7 +227,7 @@ ssize_t Tls::send(std::span<const std::byte> head, std::span<const std::byte> re
   return static_cast<ssize_t>(sent);
 }
 
-// Returns -1, and sets errno. The first failure is kept, because later OpenSSL reports other
+// Returns -1, and sets errno. The first failure is kept, because after it OpenSSL reports other
 // reasons, or none.
 ssize_t Tls::fail(int result) {
   const int kind = SSL_get_error(ssl_.get(), result);

@@ -36,11 +36,11 @@ class Tls {
   ssize_t receive(void* into, size_t limit);
   ssize_t send(std::span<const std::byte> head, std::span<const std::byte> rest);
 
-  // Reads from the socket; called by OpenSSL.
+  // Read from and write to the socket; called by OpenSSL.
   ssize_t receive_raw(char* into, size_t limit);
   ssize_t send_raw(const char* bytes, size_t size);
   const TlsKey& key() const { return key_; }
-  // Returns true if a record of use_large_records() mode may be partly sent.
+  // Returns true if a record of use_large_records() mode may have been sent in part.
   bool is_in_a_record() const { return writer_ && writer_->holds_sealed(); }
   // Stores the traffic secret of one side.
   void keep(TlsSide side, const TrafficSecret& secret) { secret_of(side) = secret; }

@@ -37,7 +37,8 @@ TcpTransport::Frame TcpTransport::make_frame(Out& connection, const MessageHeade
   return frame;
 }
 
-// Returns the hash of the payload, which is computed once for a message to several peers.
+// Returns the hash of the payload, computed once for all peers; 0 if no peer's connection is
+// checked.
 uint64_t TcpTransport::hash_for_peers(std::span<const std::byte> payload) {
   for (const int peer : peers_) {
     if (out(peer, lane_).checked) return integrity_hash(payload);

@@ -105,8 +105,8 @@ bool TcpTransport::resume(size_t index) {
   return true;
 }
 
-// Reads the reader's position. The reader closes a new connection that it does not need; then the
-// network of that connection did not break.
+// Reads the reader's position. The reader closes a new connection that it does not need; this is
+// not treated as a failure of the network.
 bool TcpTransport::receive_position(size_t index) {
   Out& connection = out(index);
   const std::span<std::byte> rest =

@@ -1,4 +1,4 @@
-// Reference-counted memory, each slot for one message.
+// Reference-counted slots of memory, each for one message.
 #pragma once
 
 #include <cstddef>

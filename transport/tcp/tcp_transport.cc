@@ -81,7 +81,7 @@ void TcpTransport::take_handed_over() {
   bytes_moved_ = true;
 }
 
-// Watches a connection, unless there are few: then trying each is cheaper.
+// Watches a connection. As long as there are few, none is watched, because trying each is cheaper.
 void TcpTransport::watch_ready_set(size_t connection) {
   if (++incoming_ <= kFewConnections) return;
   if (incoming_ > kFewConnections + 1) {
@@ -365,8 +365,8 @@ bool TcpTransport::ended(int peer, int lane) const {
 
 // ---- sleeping
 
-// Prepares a sleep, which only connections that are checked after this call may end. Reads the
-// clock, because a rank that is about to sleep has time for it.
+// Prepares a sleep. Only connections that are tried after this call, and then lack bytes, can end
+// the sleep. The clock is read here, because a rank that is about to sleep has time for it.
 void TcpTransport::arm(WaitSet&) {
   const int64_t until = next_look_ns_ - now_ns();
   look_is_due_ =

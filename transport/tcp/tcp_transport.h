@@ -42,11 +42,11 @@ namespace tutti {
 class TcpTransport final : public Transport {
  public:
   struct Hooks {
-    // Requests a connection to `peer` for `lane`, which opened() then hands over. Called once per
+    // Requests a connection to `peer` for `lane`; opened() later hands it over. Called once per
     // connection, and again each time that a resumed connection has broken.
     std::function<void(int peer, int lane, Renewal renewal)> open;
     // Reports that a connection to (`sending`) or from `peer` broke while it was needed, and is not
-    // resumed. Called once for each.
+    // resumed. Called once per connection.
     std::function<void(int peer, bool sending, const std::string& text)> lost;
     // Reports that bytes from `peer` were corrupted in transit. Called once per connection, instead
     // of lost().
@@ -244,8 +244,8 @@ class TcpTransport final : public Transport {
   void mark_corrupted(In& connection, int peer, const std::string& text);
   void mark_corrupted(size_t outgoing, const std::string& text);
 
-  // Defined in resume.cc: gives up resuming a connection. Returns false if that had been done
-  // before.
+  // Defined in resume.cc: gives up resuming a connection. Returns false if it had already been
+  // given up.
   bool give_up(size_t outgoing);
   void mark_broken(size_t outgoing, const std::string& text);
   void mark_broken(In& connection, int peer, const std::string& text);
@@ -281,7 +281,7 @@ class TcpTransport final : public Transport {
   ReadySet ready_set_;
   size_t incoming_ = 0;
   size_t queued_ = 0;      // number of messages in all queues
-  size_t queued_p2p_ = 0;  // number of point-to-point messages among these
+  size_t queued_p2p_ = 0;  // number of point-to-point messages in all queues
 
   std::span<const int> peers_;
   int lane_ = 0;

@@ -59,7 +59,7 @@ void Unconfirmed::confirm(uint64_t position) {
     pieces_.pop_front();
     if (at_ > 0) --at_;
   }
-  if (pieces_.empty()) copied_ = 0;  // this object is that slot's only user
+  if (pieces_.empty()) copied_ = 0;  // copies_ has no other user
 }
 
 bool Unconfirmed::rewind(uint64_t position) {

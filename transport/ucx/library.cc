@@ -29,17 +29,17 @@ void find(void* handle, const char* name, Call& call) {
 }
 
 // Sets defaults that UCX reads when it is loaded. UCX would install handlers for crash signals, and
-// log failures that Tutti reports as its own errors. Over TCP it would use put instead of send,
-// which is slower, and completes only with the help of a reader that may be busy. When closing
-// queue pairs, UCX 1.13 may consume two events of one card for the same queue pair (soft-RoCE) and
-// abort the process; without these events it relies on the card's own order.
+// log failures that Tutti reports as its own errors. Over TCP it would use put, which is slower
+// than send, and completes only with the help of a reader that may be busy. When closing queue
+// pairs, UCX 1.13 may consume two events of one card for the same queue pair (soft-RoCE) and abort
+// the process; without these events UCX relies on the card's own order.
 void choose_defaults() {
   ::setenv("UCX_ERROR_SIGNALS", "", 0);
   ::setenv("UCX_LOG_LEVEL", "fatal", 0);
   ::setenv("UCX_WARN_UNUSED_ENV_VARS", "n", 0);
   ::setenv("UCX_TCP_PUT_ENABLE", "n", 0);
   ::setenv("UCX_IB_ASYNC_EVENTS", "n", 0);
-  // Without such a card a rendezvous is only more messages, and takes up to twice the time.
+  // Without a network card a rendezvous only adds messages, and takes up to twice the time.
   if (!has_network_card()) ::setenv("UCX_RNDV_THRESH", "inf", 0);
 }
 

@@ -30,7 +30,7 @@ struct Library {
 // UCX_ERROR_SIGNALS). Thread-safe. Throws Error(unsupported) that says what to install.
 const Library& library();
 
-// True if this host has a network card that accesses memory by itself.
+// Returns true if this host has a network card that accesses memory by itself.
 bool has_network_card();
 
 // Throws Error(system) that quotes UCX, unless `status` is UCS_OK.

@@ -143,11 +143,11 @@ struct UcxDriver::Foreign final : fabric::Remote {
       : driver(driver), address(address), key(key) {}
   ~Foreign() override { library().rkey_destroy(key); }
   UcxDriver& driver;
-  const uint64_t address;  // of the memory's beginning
+  const uint64_t address;  // address of the memory's beginning
   ucp_rkey_h const key;
 };
 
-// The key: the memory's address, then UCX's own key.
+// Exposes memory. The key consists of the memory's address and UCX's own key.
 UcxDriver::Exposed UcxDriver::expose(std::span<std::byte> memory) {
   if (!accesses_) return {};
   ucp_mem_map_params_t params{};

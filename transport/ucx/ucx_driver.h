@@ -1,7 +1,7 @@
 // UCX as a fabric's driver: InfiniBand, RoCE, and all other transports of UCX. A message is one
 // active message, {Header, payload}, which UCX sends eagerly or by its own rendezvous. There is one
-// worker, and one endpoint per rank that was sent to. A write of exposed memory is a put, and
-// complete with the flush of its endpoint that follows it.
+// worker, and one endpoint per rank that was sent to. A write of exposed memory is a put followed
+// by a flush of its endpoint; the write is complete when the flush is complete.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -73,7 +73,7 @@ class UcxDriver final : public fabric::Driver {
 
   struct Foreign;
 
-  const bool accesses_;  // remote memory access is used
+  const bool accesses_;  // true: remote memory access is used
   Worker worker_;
   Ranks ranks_;
   std::map<int, Peer> peers_;

@@ -49,7 +49,7 @@ void Worker::on_message(unsigned id, ucp_am_recv_callback_t handler, void* argum
   param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
                      UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
   param.id = id;
-  // Handles received messages. They may be kept until they are read.
+  // The handler receives whole messages, and may keep their data until they are read.
   param.flags = UCP_AM_FLAG_WHOLE_MSG | UCP_AM_FLAG_PERSISTENT_DATA;
   param.cb = handler;
   param.arg = argument;

@@ -29,7 +29,7 @@ class Worker {
   bool progress() const;
   // Sets the handler of active messages with id `id`.
   void on_message(unsigned id, ucp_am_recv_callback_t handler, void* argument) const;
-  // Closes nothing; called in a forked child, because all resources belong to the parent.
+  // Called in a forked child: nothing is closed, because all resources belong to the parent.
   void abandon();
 
  private:

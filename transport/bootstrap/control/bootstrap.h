@@ -35,7 +35,7 @@ struct Membership {
   std::shared_ptr<const std::vector<PeerInfo>> peers;  // shared by this process's ranks
   PeerInfo rank_zero;         // with the address that is known to work from here; replaces peers[0]
   std::string key;            // keys all later handshakes
-  bool encrypted = false;     // the links; true if there is a token
+  bool encrypted = false;     // true: the links are encrypted, because the job has a token
   int fanout = 32;            // as configured on rank 0
   Acceptor acceptor;          // for data connections
   std::map<int, Link> links;  // rank 0: to its children; others: to their parent
@@ -47,8 +47,8 @@ struct Membership {
   InitStats stats;
 };
 
-// Returns the table that ranks of this process with the same `key` (Membership::key) have, or else
-// that of read(), which throws if it cannot be read. Thread-safe.
+// Returns the table of all ranks. Ranks of this process with the same `key` (Membership::key) share
+// it: the first one obtains it from read(), which throws if the table cannot be read. Thread-safe.
 std::shared_ptr<const std::vector<PeerInfo>> shared_table(
     const std::string& key, const std::function<std::vector<PeerInfo>()>& read);
 

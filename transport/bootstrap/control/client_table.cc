@@ -128,8 +128,8 @@ std::optional<Error> ClientTable::deaths() const {
   return explain_deaths([](const Death&) { return false; });
 }
 
-// Builds the error. A process that exited on its own after another death may have done so because
-// of that death.
+// Builds the error. It omits processes that exited on their own after the first death, because that
+// death may have made them exit.
 Error ClientTable::explain_deaths(const std::function<bool(const Death&)>& settled_too) const {
   const Death* first = nullptr;
   std::string text;

@@ -2,9 +2,9 @@
 //
 // A message may name a communicator that is not attached. If that communicator may still be
 // attached, the message is kept; otherwise it is answered as for a detached communicator. A
-// communicator may still be attached until the job's first communicator is, and while this rank is
-// creating one. This is enough, because other ranks mention a new communicator only once all
-// members are creating it. So the table need not remember detached communicators.
+// communicator may still be attached while this rank is creating one, and as long as none has ever
+// been attached in this job. This is enough, because other ranks mention a new communicator only
+// once all members are creating it. So the table need not remember detached communicators.
 //
 // Thread-safe. Clients are called under the table's lock, so that detach() returns only when no
 // call is running.
@@ -58,15 +58,15 @@ class ClientTable {
   std::vector<Answer> stop_expecting();
 
   void abort(uint64_t communicator, const Error& error);
-  // Records a death. Returns false if it was known already with the same certainty. report_deaths()
-  // notifies the clients.
+  // Records a death. Returns false if it was known already with at least this certainty.
+  // report_deaths() notifies the clients.
   bool rank_died(const Death& death);
   // Aborts the communicators of dead members, with the cause of death.
   void report_deaths();
   std::vector<Death> all_deaths() const;
   bool has_certainly_died(int rank) const;
   void settle_deaths(std::span<const int> ranks);
-  // Returns the cause of the deaths in this job (see Control::deaths()); nullopt without deaths.
+  // Returns the cause of the deaths in this job (see Control::deaths()); nullopt if none is left.
   std::optional<Error> deaths() const;
   // Asks the communicator for its answer. Returns an empty text if the communicator is gone.
   // Returns nullopt if the communicator may still be attached; the question is then kept.

@@ -15,8 +15,8 @@
 // Handshake (every TCP connection): the acceptor sends a nonce; the connector answers with its
 // claimed identity and an HMAC-SHA256 over both nonces and the claim, keyed by the job's token.
 // Nothing else is parsed until the HMAC has been verified. Connections that fail are dropped and
-// logged once. If the job has a token, links continue with TLS; data connections do if
-// TUTTI_ENCRYPT says so.
+// logged once. If the job has a token, links continue with TLS. Data connections continue with TLS
+// only if TUTTI_ENCRYPT requests it.
 #pragma once
 
 #include <chrono>
@@ -67,13 +67,14 @@ class ControlClient {
   virtual Activity activity() { return {}; }
 };
 
-// The channel as one rank sees it. After fork(), the child is not a member of the job: calls throw
-// Error(unsupported), except that detach(), withdraw() and the destructor do nothing.
+// The channel as one rank sees it. After fork(), the child is not a member of the job: calls that
+// use the channel throw Error(unsupported), except that detach(), withdraw() and the destructor do
+// nothing.
 class Control {
  public:
   // Connects all ranks of the job; blocks for at most the job's init timeout. Throws
   // Error(bootstrap) that names the missing ranks, the rank with different settings, or the refused
-  // peer and the reason.
+  // peer and the reason. Throws Error(rank_died) if a rank ends meanwhile.
   static std::shared_ptr<Control> connect(const Job& job);
 
   // Leaves the job with a goodbye, so that it does not count as a death. Waits up to two seconds
@@ -151,11 +152,11 @@ class Control {
                                           std::chrono::milliseconds timeout) = 0;
 
   // Requests a data connection to a member. Never blocks: on_opened() receives the socket after the
-  // handshake. If the handshake fails or takes 30 seconds, the peer is suspected (see suspect()).
-  // The request is dropped if the communicator detaches or the peer leaves meanwhile. Lanes
-  // alternate over the rails that both ranks have: a connection uses rail `lane` modulo their
-  // number, skipping silent ones. A replacement connection tries each rail in turn, for
-  // TUTTI_NETWORK_TIMEOUT.
+  // handshake. If the handshake fails, or takes 30 seconds (longer in a large world), the peer is
+  // suspected (see suspect()). The request is dropped if the communicator detaches or the peer
+  // leaves meanwhile. Lanes alternate over the rails that both ranks have: lane L uses rail L
+  // modulo the number of these rails; silent rails are skipped. A replacement connection tries each
+  // rail in turn until one works or TUTTI_NETWORK_TIMEOUT has passed.
   virtual void open_connection(uint64_t communicator, int rank, int lane, Renewal renewal) = 0;
 
   // Share memory between ranks of one host: the owner offers a descriptor under a name, others

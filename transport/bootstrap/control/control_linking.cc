@@ -48,7 +48,7 @@ void ControlService::watch_linking() {
 }
 
 void ControlService::tell_linked() {
-  // A child may have left again before the last one arrived.
+  // A child may have left again before the last child was linked.
   const auto is_there = [this](const auto& entry) {
     const auto& [neighbour, link] = entry;
     return link.was_connected() && !link.wants_to_write() && all_linked_below(neighbour);
@@ -69,7 +69,7 @@ bool ControlService::all_linked_below(int child) const {
   return !tree_.is_child(child) || below.children().empty() || linked_children_.contains(child);
 }
 
-// Handles a child that has arrived but does not accept the connection.
+// Handles a neighbour to which no link could be connected, although it has arrived.
 void ControlService::on_unreachable(int child, const Error& error) {
   if (error.code() == ErrorCode::system) {  // the cause is on this host
     if (all_linked_) throw error;           // this failure isolates this rank from the others
@@ -108,7 +108,7 @@ Decision ControlService::judge(const Hello& hello) const {
       return left_[hello.rank] ? Decision::ignore : Decision::duplicate;
     case Purpose::data:
       return hello.rank == tree_.rank ? Decision::not_in_job : Decision::accept;
-    case Purpose::control:  // it reports a death, which this rank detects on its own links
+    case Purpose::control:  // the peer tests this listener, or reports a death
       return Decision::accept;
     case Purpose::relink:
       if (is_given_up(hello.rank)) return Decision::given_up;

@@ -1,12 +1,12 @@
 // Repairs the tree after a rank on the path between others has gone, and makes floods reach all.
 //
 // Each rank that has lost its parent connects to the parent that tree.h assigns among the remaining
-// ranks. The new parent accepts any rank of the job, because it may not know yet which ranks have
+// ranks. The new parent accepts any rank of the job, because it might not know yet which ranks have
 // gone. A rank that should have moved here but has not may have died together with its parent, the
 // only rank that would have noticed. So the new parent tries to connect to that rank until the rank
 // has connected or its listener is gone. Over a new link each side repeats everything that was ever
-// flooded, because the broken link may have lost some. A rank does not forward what it already
-// knows, so floods end on any graph of links.
+// flooded, because the broken link may have lost some. A rank does not forward what it already has,
+// so floods end on any graph of links.
 //
 // A rank that was declared dead but may live is excluded permanently: its links are closed and
 // refused, and its messages are ignored. Otherwise the ranks of a host whose network heals would
@@ -170,7 +170,7 @@ void ControlService::flood_abort(uint64_t communicator, const Error& error, int 
   }
   aborts_.emplace_back(communicator, abort_frame(communicator, error));
   flood(aborts_.back().second, except);
-  clients_.abort(communicator, error);  // no peer waits for progress of this rank's client
+  clients_.abort(communicator, error);  // after the flood, so that no peer waits for this client
   if (aborts_.size() > kMostAbortsKept) aborts_.pop_front();
 }
 

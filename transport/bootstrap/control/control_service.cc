@@ -19,7 +19,7 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// Descriptors per other rank, for its connections; and those for this rank.
+// File descriptors for the connections to each other rank, and for this rank itself.
 constexpr size_t kDescriptorsPerRank = 4;
 constexpr size_t kOwnDescriptors = 128;
 
@@ -107,7 +107,7 @@ void ControlService::require_own_process() const {
 void ControlService::post(Command command) {
   {
     std::lock_guard lock(mutex_);
-    if (over_) return;  // posting fails, and waiters on its promises get an error
+    if (over_) return;  // the command is dropped; waiters on its promise get an error
     commands_.push_back(std::move(command));
   }
   wake();
@@ -182,7 +182,7 @@ void ControlService::suspect(uint64_t communicator, int rank, std::string text) 
 void ControlService::open_connection(uint64_t communicator, int rank, int lane, Renewal renewal) {
   require_own_process();
   post([this, communicator, rank, lane, renewal] {
-    // After a death the client knows already, and can query which ranks left.
+    // No error is reported: the client is notified of deaths, and can query which ranks have left.
     if (!clients_.attached(communicator) || left_[rank] || has_died(rank)) return;
     Hello hello = make_hello(Purpose::data);
     hello.communicator = communicator;

@@ -36,7 +36,8 @@ namespace tutti::bootstrap {
 
 class ControlService final : public Control, private AgreementChannel {
  public:
-  // Connects all ranks and starts the thread; wait_until_linked() then waits for the ranks below.
+  // Joins the job and starts the thread; wait_until_linked() then waits until all ranks below are
+  // linked.
   explicit ControlService(const Job& job);
   ~ControlService() override;
   void wait_until_linked();
@@ -187,7 +188,7 @@ class ControlService final : public Control, private AgreementChannel {
   // Used by the control thread only.
   PollSet set_;
   Connector connector_;       // for data connections
-  Connector link_connector_;  // for links to children
+  Connector link_connector_;  // for links to other ranks
   Connector prober_;          // for probes, which only test whether a rank is reachable
   enum class Probe : uint8_t { in_flight, failed };
   std::map<int, Probe> probes_;    // by rank: the last probe, unless it succeeded
@@ -198,12 +199,12 @@ class ControlService final : public Control, private AgreementChannel {
   std::set<int> cut_off_;          // ranks below a child that died early, until they are notified
   std::map<int, Link> links_;      // to all neighbours, including ranks that moved here
   std::set<int> moved_here_;       // ranks that reconnected to this one as their parent
-  int parent_ = -1;                // links_ contains its link
+  int parent_ = -1;                // -1: none; links_ has the link to it
   std::set<int> sought_;           // ranks that should have moved here
   bool looks_for_children_ = false;
-  // Everything flooded so far, once each, for ranks that move here.
+  // Goodbyes and aborts flooded so far, for ranks that move here. Deaths are in clients_.
   std::set<int> goodbyes_;
-  std::deque<std::pair<uint64_t, std::string>> aborts_;  // the latest ones, by communicator
+  std::deque<std::pair<uint64_t, std::string>> aborts_;  // the latest ones; .first: communicator
   std::vector<std::pair<Clock::time_point, Command>> timers_;
   std::map<int, RankEnd> ends_;  // reported by the launcher
   Agreements agreements_{*this};

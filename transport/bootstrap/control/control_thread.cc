@@ -33,8 +33,8 @@ constexpr std::chrono::seconds kTimeToLeave{2};
 // Grace period for neighbours to receive the goodbye and close their end.
 constexpr std::chrono::seconds kTimeToArrive{5};
 constexpr std::chrono::milliseconds kTimeToPart{200};
-// Maximum number of questions queued on a silent link. The system buffers them, but all ranks may
-// be asked at once.
+// Maximum number of questions on a link since anything arrived there, or the number of ranks if
+// that is larger, because all ranks may be asked at once. The system buffers the questions.
 constexpr size_t kMostQuestions = 1024;
 
 }  // namespace
@@ -83,7 +83,7 @@ void ControlService::turn() {
   watch_linking();
   watch_links();
   watchers_.watch(set_);
-  // after all code that may add timers
+  // Last, because the calls above may add timers.
   for (const auto& [when, command] : timers_) set_.wake_at(when);
   if (leave_by_) set_.wake_at(*leave_by_);
   set_.run();
@@ -289,7 +289,7 @@ void ControlService::on_link_end(int neighbour) {
   if (!renew(neighbour, how)) on_break(neighbour, how);
 }
 
-// Formats the ranks of this host: "rank 2 alone", "ranks 2,3,5-9".
+// Formats the ranks on the host of `rank`: "rank 2 alone", "ranks 2,3,5-9".
 std::string ControlService::ranks_beside(int rank) const {
   std::vector<int> ranks;
   for (int other = 0; other < size(); ++other) {
@@ -382,7 +382,7 @@ void ControlService::leave() {
 
 // Returns true if this rank may leave. It still serves the ranks below it, which would otherwise be
 // cut off, until they have gone as well. A child that said goodbye may still serve its own subtree:
-// the child is gone when its link is.
+// the child is gone when its link is closed.
 bool ControlService::finished() const {
   if (!leave_by_) return false;
   if (Clock::now() >= *leave_by_) return true;
@@ -399,7 +399,7 @@ bool ControlService::finished() const {
 
 // Closes the links. Closing with unread bytes would reset the connection and could lose the
 // goodbye. So this rank shuts down its sending side, waits until everything has arrived, and then
-// briefly for the others to close.
+// waits briefly for the others to close.
 void ControlService::part() {
   constexpr std::chrono::milliseconds kLook{5};
   const auto ignore = [](std::string_view) { return true; };

@@ -25,10 +25,10 @@ constexpr std::chrono::seconds kSayWhoIsMissing{10};
 constexpr std::chrono::milliseconds kTimeToTellRoot{500};
 // Time for late ranks to learn why the job will not start.
 constexpr std::chrono::seconds kTimeToHear{1};
-// Time in which a released rank must accept the connection that tells it of a failure.
+// Time in which a released rank must accept the connection that reports a failure to it.
 constexpr std::chrono::seconds kTimeToReach{5};
 constexpr std::chrono::milliseconds kTimeToReachPerRank{1};
-constexpr int kMostReported = 64;  // maximum number of such connections at a time
+constexpr int kMostReported = 64;  // maximum number of connections that report a failure
 // Maximum number of ranks between handshake and arrival; others are not accepted meanwhile.
 constexpr int kMostArriving = 256;
 
@@ -160,8 +160,8 @@ class Gathering {
     if (!failure_frame_.empty()) state.link.send(failure_frame_);
   }
 
-  // Fails the bootstrap, because of a rank that assumes another world size. Whichever side is
-  // right, ranks would be missing, or too many.
+  // Fails the bootstrap, because a rank assumes another world size. Whichever size is right, there
+  // would be too few ranks or too many.
   void on_other_size(const Hello& hello, const std::string& from) {
     if (failure_ || hello.purpose != Purpose::bootstrap) return;
     failure_ =
@@ -215,7 +215,8 @@ class Gathering {
     ++gone_;
   }
 
-  // Throws the error for a rank that vanished. The launcher, if there is one, knows the cause.
+  // Throws the error for a rank that vanished. Waits briefly for the launcher, if there is one,
+  // because its report names the cause.
   [[noreturn]] void throw_vanished(int rank) {
     const Rank& state = ranks_.at(rank);
     const std::string who =
@@ -280,7 +281,7 @@ class Gathering {
   }
 
   // Reports the error to all ranks that have arrived and, for a moment, to late ones. Ends as soon
-  // as all have been notified; they close their connections.
+  // as all have been notified; notified ranks close their connections.
   void tell_failure(const Error& error) {
     failure_frame_ = failure_frame(error);
     std::vector<int> unreported;  // ranks whose first connections have ended

@@ -16,7 +16,7 @@ namespace tutti::bootstrap {
 namespace {
 
 // Extra time for rank 0's error to arrive. Rank 0's timeout may expire later than this rank's, and
-// only rank 0 knows which ranks are missing.
+// only rank 0's error names the missing ranks.
 constexpr std::chrono::seconds kGrace{2};
 // Grace period after a broken connection, for the launcher to report how the rank ended.
 constexpr std::chrono::milliseconds kTimeToTellJoiner{500};
@@ -29,14 +29,14 @@ class LauncherWatch final : public EventSource {
   int fd() const override { return pipe_.fd(); }
   void handle_event() override {
     pipe_.read([this](const RankEnd& end) { ends_.push_back(end); });
-    // A rank that exited successfully may be finished with the job; rank 0 may not before it has
-    // sent the table.
+    // A rank that exited successfully may have finished its work in the job. Rank 0 cannot have
+    // finished, because it has not sent the table yet.
     for (const RankEnd& end : ends_) {
       if (end.by_signal || end.value != 0 || end.rank == 0) throw death_while_joining(end);
     }
   }
-  // Throws if the launcher reports a death shortly, because that says more than a broken
-  // connection.
+  // Throws if the launcher reports a death shortly, because its report is more informative than a
+  // broken connection.
   void hear_last_words() {
     if (pipe_.open()) wait_for(-1, 0, {Deadline::after(kTimeToTellJoiner), this});
   }
@@ -73,7 +73,7 @@ std::string receive_hello(ByteStream& socket, const Job& job, const std::string&
   int error = 0;
   Transfer transfer = Transfer::timed_out;
   if (wait_for(socket.get(), POLLIN, {begun_by, &launcher})) {
-    // The time limit is new, because a large table takes time on a slow link.
+    // A new time limit starts here, because a large table takes time on a slow link.
     const Deadline complete_by = Deadline::after(job.init_timeout);
     transfer = read_frame(socket, body, kMaxTableBytes, {complete_by, &launcher}, &error);
   }

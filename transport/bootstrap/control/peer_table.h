@@ -15,8 +15,7 @@ PeerInfo get_peer(FrameReader& frame);
 void put(FrameWriter& frame, const std::vector<PeerInfo>& peers);
 std::vector<PeerInfo> get_peers(FrameReader& frame, int size);
 
-// Describes this process, without its addresses. Ranks in one network namespace of one boot of one
-// host can share memory.
+// Describes this process, without its addresses. Ranks with equal host_id can share memory.
 PeerInfo describe_self();
 
 // Formats as "rank 3 (node7, pid 1234)".

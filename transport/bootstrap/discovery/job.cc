@@ -148,13 +148,14 @@ bool find_named_place(const KnownJob& known, bool required, Job& job) {
   const int port =
       job_number("MASTER_PORT", require("MASTER_PORT", given), 1, next ? 65534 : 65535);
   job.master_port = static_cast<uint16_t>(next ? port + 1 : port);
-  // The next port is not reserved for this job. It may be used only if the ranks know their start
-  // of the job, because only then can they distinguish their rank 0 from another job's.
+  // The next port is not reserved for this job, so another program may use it. Further ports are
+  // tried only if the job has an incarnation, because only then can the ranks distinguish their
+  // rank 0 from another job's.
   if (next && !job.incarnation.empty()) job.master_ports = std::min(kTorchrunsPorts, 65535 - port);
   return true;
 }
 
-// Sets the meeting place of the source, an address. Other settings may override either part of it.
+// Sets the address that the source provides. MASTER_ADDR and MASTER_PORT override its two parts.
 void find_address(const FoundJob& found, Job& job) {
   job.master_address = own_environment("MASTER_ADDR").value_or(found.address);
   const auto port = own_environment("MASTER_PORT");

@@ -19,8 +19,8 @@ struct Job {
   int size = 1;
   std::string master_address;  // empty with a rendezvous, or if size is 1
   uint16_t master_port = 0;
-  // Rank 0 listens on the first free port of this many, from master_port on. The others try all of
-  // them, and accept as rank 0 the process that proves the job's key.
+  // Number of ports, from master_port on, that rank 0 may use: it listens on the first free one.
+  // The other ranks try all of them, and accept as rank 0 the process that proves the job's key.
   int master_ports = 1;
   std::string rendezvous_file;             // empty: the address is used
   std::shared_ptr<Rendezvous> rendezvous;  // the caller's own, which replaces file and address
@@ -36,11 +36,11 @@ struct Job {
   std::chrono::nanoseconds init_timeout = std::chrono::seconds(60);  // max(): no limit
   int fanout = 32;
   // Rank 0: maximum number of first connections that rank 0 holds in addition to its children's.
-  // Further ranks are told to wait at their own listeners.
+  // Further ranks must wait at their own listeners.
   int most_held = 256;
   int spares = 0;  // number of spares: the last ranks, which wait until they replace a dead one
   // If true, the process of a spare that is not needed exits, because its program has nothing to
-  // do; otherwise its init() throws.
+  // do. If false, the spare's init() throws.
   bool unneeded_spares_exit = false;
   std::string wire_settings;  // must be equal on all ranks
   std::string note;           // opaque data distributed to all ranks (PeerInfo)
@@ -59,7 +59,7 @@ struct Job {
 
 // Values that the caller supplies.
 struct KnownJob {
-  std::optional<int> rank;  // must be set if size is
+  std::optional<int> rank;  // must be set if `size` is set
   std::optional<int> size;
   std::string master_address;
   std::optional<uint16_t> master_port;
@@ -78,8 +78,8 @@ Job job_from_environment(const KnownJob& known = {});
 std::string meeting_place(const Job& job);
 
 // Returns TUTTI_TOKEN, or the content of the file named by TUTTI_TOKEN_FILE; empty if neither is
-// set. Throws Error(bootstrap) if the file is unreadable, empty, or readable by others, and for a
-// token of fewer than 128 bits unless TUTTI_ALLOW_SHORT_TOKEN is set.
+// set. Throws Error(bootstrap) if the file is unreadable, is empty, or has another mode than 0600,
+// and for a token of fewer than 128 bits unless TUTTI_ALLOW_SHORT_TOKEN is set.
 std::string job_token();
 // Returns the content of a token file. Throws as job_token() does, but accepts a short token.
 std::string token_in_file(const std::string& path);

@@ -127,7 +127,7 @@ uint16_t port_of(uint64_t job, uint64_t step) {
   return static_cast<uint16_t>(kFirstPort + (job + 4099 * step) % kPorts);
 }
 
-// Reads this node's entry of SLURM_STEP_TASKS_PER_NODE, "2(x3),1".
+// Reads this node's entry of SLURM_STEP_TASKS_PER_NODE (such as "2(x3),1").
 std::optional<int> slurm_local_size(const Environment& environment) {
   const auto counts = environment("SLURM_STEP_TASKS_PER_NODE");
   const auto node = optional_number(environment, "SLURM_NODEID");
@@ -138,8 +138,8 @@ std::optional<int> slurm_local_size(const Environment& environment) {
 }
 
 // Throws if variables of the step are missing. A container, for example, may pass only some of
-// them; then each task of the step would be a job of its own. A batch script is told that it is
-// task 0.
+// them; then each task of the step would be a job of its own. Does not throw for task 0, because
+// Slurm sets task number 0 for a batch script as well.
 void require_whole_step(const Environment& environment) {
   const std::optional<int> task = optional_number(environment, "SLURM_PROCID");
   if (task.value_or(0) == 0) return;
@@ -183,8 +183,8 @@ std::optional<FoundJob> read_jsrun(const Environment& environment) {
                                     "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE"});
 }
 
-// Reads the variables of a pod of an indexed Job. Kubernetes provides its index, the manifest the
-// number of pods; without that number each pod is a job of its own.
+// Reads the variables of a pod of an indexed Job. Kubernetes provides the pod's index. The manifest
+// must provide the number of pods (WORLD_SIZE); if it does not, each pod is a job of its own.
 std::optional<FoundJob> read_kubernetes(const Environment& environment) {
   if (!environment("JOB_COMPLETION_INDEX") || !environment("WORLD_SIZE")) return std::nullopt;
   return read_numbers(environment,

@@ -29,7 +29,7 @@ struct FoundJob {
   std::string address;
   uint16_t port = 0;
   JobStore store = JobStore::none;
-  // Identifies the start of the job, for launchers that restart ranks at one address and report it.
+  // Identifies this start of the job; empty unless the launcher restarts ranks at one address.
   std::string incarnation;
   // True if the user set RANK and WORLD_SIZE; then MASTER_ADDR and MASTER_PORT are required as
   // well.
@@ -51,7 +51,8 @@ std::span<const JobSource> job_sources();
 // none. Throws Error(bootstrap).
 std::optional<FoundJob> find_job(const Environment& environment);
 
-// Parses a variable's whole number. Throws Error(bootstrap) that names the variable.
+// Parses a variable's value, a whole number from `least` to `most`. Throws Error(bootstrap) that
+// names the variable.
 int job_number(const std::string& variable, const std::string& text, int least, int most);
 
 // Returns the remedy for invalid job variables: "start the program with `tutti run ...`".

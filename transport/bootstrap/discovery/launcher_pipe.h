@@ -28,7 +28,7 @@ struct RankEnd {
   std::string text() const;
 };
 
-// Builds Error(rank_died) for an end before all ranks had connected.
+// Builds Error(rank_died) for a rank that ended before all ranks had connected.
 Error death_while_joining(const RankEnd& end);
 
 class LauncherPipe {

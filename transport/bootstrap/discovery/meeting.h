@@ -16,16 +16,16 @@ namespace tutti::bootstrap {
 // Job::token_by_rendezvous.
 inline constexpr const char* kRankZeroKey = "rank0";
 std::string rank_zero_value(const SocketAddress& address, const std::string& token = {});
-// Parses the address in such a value. Throws Error(bootstrap) for malformed text.
+// Parses the address in a value of rank_zero_value(). Throws Error(bootstrap) for malformed text.
 SocketAddress parse_rank_zero(const std::string& value);
-// Returns the token in such a value; empty if there is none.
+// Returns the token in a value of rank_zero_value(); empty if there is none.
 std::string token_in_rank_zero(const std::string& value);
 
 // Returns the rendezvous that the caller gave, or the one in a file; null if all ranks know rank
 // 0's address.
 std::shared_ptr<Rendezvous> rendezvous_of(const Job& job);
 
-// Combines addresses of one port with the job's ports: all addresses on the first port, then all on
+// Returns `addresses` with each of the job's ports: all addresses on the first port, then all on
 // the next.
 std::vector<SocketAddress> on_all_ports(const Job& job, std::vector<SocketAddress> addresses);
 

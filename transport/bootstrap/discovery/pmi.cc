@@ -24,7 +24,8 @@ namespace {
 // The launcher's process on this host answers at once, unless the host is overloaded.
 constexpr std::chrono::seconds kAnswersWithin{30};
 constexpr std::chrono::seconds kFarewell{1};
-// PMI separates fields by blanks; addresses and tokens do not contain this character
+// Replaces blanks in values, because PMI separates fields by blanks. Addresses and tokens do not
+// contain this character.
 constexpr char kBlank = '|';
 
 Error failed(const std::string& what) {
@@ -34,7 +35,7 @@ Error failed(const std::string& what) {
                 .remedy = "set MASTER_ADDR and MASTER_PORT: then PMI provides the rank only"});
 }
 
-// Returns true if MPICH in the same process finalises PMI itself, which must be done once.
+// Returns true if MPICH in the same process finalises PMI, which must be finalised only once.
 bool mpi_finalizes() {
   using Initialized = int (*)(int*);
   const auto ask = reinterpret_cast<Initialized>(::dlsym(RTLD_DEFAULT, "MPI_Initialized"));
@@ -71,7 +72,7 @@ class PmiClient {
     return value_of(ask(cat("cmd=get kvsname=", space_, " key=", key), "get_result"), "value");
   }
   void enter_barrier() {
-    leave_barrier(Deadline::after(kAnswersWithin));  // the last barrier
+    leave_barrier(Deadline::after(kAnswersWithin));  // the previous barrier
     send("cmd=barrier_in");
     barrier_ = true;
   }
@@ -179,7 +180,7 @@ void PmiRendezvous::set(const std::string& key, const std::string& value) {
   client().enter_barrier();
 }
 
-// Does not remove the value. Either all ranks passed the barrier, or the job cannot start.
+// Leaves the barrier that set() entered. If a rank has not entered it, the job cannot start anyway.
 void PmiRendezvous::remove(const std::string&) {
   client().leave_barrier(Deadline::after(kFarewell));
 }

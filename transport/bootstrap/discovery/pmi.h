@@ -17,7 +17,8 @@ class PmiRendezvous final : public Rendezvous {
   PmiRendezvous();
   std::string name() const override { return "the launcher's PMI"; }
   void set(const std::string& key, const std::string& value) override;
-  // Does nothing: PMI cannot remove keys, and later objects use other keys.
+  // Leaves the barrier that set() entered. The value stays, because PMI cannot remove keys; later
+  // objects use other keys.
   void remove(const std::string& key) override;
   std::optional<std::string> get(const std::string& key) override;
 

@@ -38,7 +38,7 @@ class FileRendezvous final : public Rendezvous {
   // partial file.
   void set(const std::string& key, const std::string& value) override;
   void remove(const std::string& key) override;
-  // Returns nullopt also while the file was not written by set().
+  // Returns nullopt also if the file exists but was not written by set().
   std::optional<std::string> get(const std::string& key) override;
 
  private:

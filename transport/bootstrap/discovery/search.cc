@@ -27,7 +27,7 @@ constexpr milliseconds kFirstPause{1};
 constexpr milliseconds kLongestPause{100};
 constexpr milliseconds kAttempt{3000};
 // Time for the handshake (if there are several ports, from the first byte on). It doubles after
-// each attempt that took longer, because rank 0 may be busy, or may not have called init yet.
+// each attempt that took longer, because rank 0 may be busy, or might not have called init yet.
 constexpr milliseconds kFirstHandshake{3000};
 constexpr milliseconds kFirstHandshakePerRank{20};
 // Time for a listener on one of several ports to send its first byte. Another program may never do
@@ -163,7 +163,7 @@ class Search {
   milliseconds handshake_ = kFirstHandshake + job_.size * kFirstHandshakePerRank;
   Deadline say_at_ = Deadline::after(kSayWhatIsMissing);
   std::string problem_ = "no attempt was made";
-  std::string met_;  // the program that answered in rank 0's place, if any
+  std::string met_;  // describes the program that answered in rank 0's place; empty: none
 };
 
 }  // namespace

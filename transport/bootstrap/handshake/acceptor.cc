@@ -29,7 +29,8 @@ constexpr size_t kMoreDescriptors = 64;  // step by which the descriptor limit i
 constexpr int kMostAtOnce = 64;          // accepted per turn; hellos are read in the next turn
 constexpr size_t kMaxLogged = 256;
 
-// Returns true if the peer is a process of this user: descriptors are passed only to those.
+// Returns true if the peer is a process of this user. Descriptors are passed only to such
+// processes.
 bool same_user(int socket) {
   ucred credentials{};
   socklen_t length = sizeof(credentials);
@@ -235,7 +236,7 @@ Refusal Acceptor::judge_hello(const PendingClient& guest, const Judge& judge, bo
                   "the peer would continue unencrypted, although this job has a token; likely "
                   "cause: the peer is not a rank of this job");
   }
-  // An observer knows neither the number of ranks nor the rank that it is connected to.
+  // An observer's Hello contains neither the number of ranks nor the rank that it is connected to.
   const bool watches = hello.purpose == Purpose::watch;
   if (hello.size != world_size_ && !watches) {
     if (other_size_) other_size_(hello, guest.from);

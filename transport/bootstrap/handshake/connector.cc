@@ -23,7 +23,7 @@ constexpr std::chrono::milliseconds kLongestConnectPause{500};
 
 bool renews(const Hello& hello) { return hello.number > 0; }
 
-// Thrown if the acceptor closed the connection without a verdict.
+// Thrown if the connection ended before the handshake was complete.
 class Dropped : public Error {
  public:
   using Error::Error;
@@ -98,8 +98,9 @@ void Connector::choose_rail(Attempt& attempt, size_t first) {
   }
 }
 
-// Repeats a failed attempt. A replacement connection may succeed over another rail, or over the
-// same one later; but a lack of descriptors does not pass that way.
+// Repeats the attempt if it is for a replacement connection, which may succeed over another rail,
+// or later over the same rail. Other attempts fail, and so does every attempt that lacks
+// descriptors.
 void Connector::try_next_rail(Attempt& attempt, const Error& error) {
   const bool gone = attempt.refused && attempt.hello.purpose != Purpose::data;
   if (!renews(attempt.hello) || gone || error.code() == ErrorCode::system) {
@@ -260,8 +261,8 @@ void Connector::encrypt(Attempt& attempt, const Opened& opened) {
   finish(attempt, opened);
 }
 
-// Hands over the connection. Over a replacement connection the sender first waits for the reader's
-// position; without keepalive it would wait forever if the network failed.
+// Hands over the connection. Keepalive stays enabled on a replacement connection, because its
+// sender first waits for the reader's position, and would wait forever if the network failed.
 void Connector::finish(Attempt& attempt, const Opened& opened) {
   attempt.stage = Stage::done;
   silent_.erase({attempt.rank, attempt.rail});

@@ -78,7 +78,7 @@ class Connector {
   };
 
   void advance(Attempt& attempt, const Opened& opened);
-  // Selects rail `first`; if that is known to be silent, the next one that is not.
+  // Selects rail `first`; if that rail is known to be silent, selects the next rail that is not.
   void choose_rail(Attempt& attempt, size_t first);
   void try_next_rail(Attempt& attempt, const Error& error);
   Error too_late(const Attempt& attempt) const;

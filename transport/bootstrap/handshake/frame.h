@@ -25,10 +25,10 @@ enum class FrameType : uint8_t {
   released = 2,  // the job's identity, from rank 0; later frames go to the rank's own listener
   table = 3,     // the job's identity and the PeerInfo of all ranks, from the parent in the tree
   failure = 4,   // an error: why the job cannot start
-  linked = 5,    // tells the parent that all ranks below are linked; the first frame that goes up
+  linked = 5,    // all ranks below the sender are linked; the first frame sent to the parent
   // control links
   goodbye = 10,    // fields: rank
-  death = 11,      // fields: rank, text
+  death = 11,      // fields: rank, whether by itself, whether certain, text
   abort = 12,      // fields: communicator, error
   question = 13,   // fields: communicator, from, to, call
   answer = 14,     // fields: communicator, from, to, call, text

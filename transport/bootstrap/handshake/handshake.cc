@@ -77,7 +77,8 @@ Digest hmac(std::string_view key, const std::string& text) {
 
 enum class Answer { complete, closed };
 
-// Reads the acceptor's next message, which may not be one of this protocol.
+// Reads the acceptor's next message. Throws ForeignListener if it does not begin with this
+// protocol's magic, because another program listens there.
 Answer read_answer(int socket, std::span<std::byte> into, const std::string& whom,
                    const Wait& wait) {
   std::span<std::byte> magic = into.first(kMagic.size());

@@ -6,10 +6,11 @@
 //        | <- Hello: identity, nonce, HMAC -------  |   over "connector", both nonces, all of Hello
 //        | -- Verdict: accepted or reason, HMAC ->  |   over "acceptor", both nonces, all of
 //                                                       Verdict; zeros for a connector whose own
-//                                                       HMAC is wrong
+//                                                       HMAC or version is wrong
 //
-// If Hello asks for it, both sides continue with TLS 1.3, whose key is derived from all three
-// messages, so that a replayed or spliced connection has another key. Hello names both ends.
+// If Hello requests TLS 1.3, both sides continue with it. Its key is derived from the HMAC's key,
+// Challenge and Hello, so that a replayed or spliced connection has another key. Hello names both
+// ends.
 //
 // In the bootstrap and for observers of the job, the HMAC's key is the job's token and, if there is
 // one, the incarnation. After the bootstrap the key is derived from that key and the identity that
@@ -89,8 +90,8 @@ static_assert(sizeof(Verdict) == 48);
 
 Nonce random_nonce();
 std::string to_hex(const Nonce& nonce);
-// Returns the key of the bootstrap, made from the token, which may be empty, and the start of the
-// job (Job::incarnation). Ranks of different starts have different keys.
+// Returns the key of the bootstrap, made from the token, which may be empty, and Job::incarnation.
+// Different starts of a job have different keys.
 std::string bootstrap_key(std::string_view token, std::string_view incarnation);
 // Returns the key of all handshakes after the bootstrap.
 std::string session_key(std::string_view bootstrap_key, const Nonce& job_identity);
@@ -122,32 +123,35 @@ class OtherVersion : public Error {
       : Error(ErrorCode::bootstrap, what, detail) {}
 };
 
-// The steps of the connector's side. All throw Error(bootstrap); `whom` describes the acceptor in
-// messages ("rank 0 at 127.0.0.1:29500").
+// The steps of the connector's side. They throw Error(bootstrap) unless noted; `whom` describes the
+// acceptor in messages ("rank 0 at 127.0.0.1:29500").
 //
-// Checks `bytes`, the beginning of a message up to the length of the magic.
+// Checks the beginning of a message: `bytes` must match the magic, of which they may be only a
+// part.
 void require_magic(std::string_view bytes, const std::string& whom);
 // Answers a challenge: returns `hello` completed with version, nonce and proof.
 Hello sign_hello(Hello hello, const Challenge& challenge, std::string_view key,
                  const std::string& whom);
-// Returns if a peer that knows the key has accepted this rank. Throws ForeignListener or
-// OtherVersion if the peer refuses and does not, or may not, know the key.
+// Returns if the peer has accepted this rank and has proved that it knows the key. Throws
+// ForeignListener if the peer does not know the key or this rank is not in its job, OtherVersion if
+// the peer has another protocol version, Error(connection_lost) if this rank was excluded, and
+// Error(bootstrap) for other refusals.
 void check_verdict(const Verdict& verdict, const Challenge& challenge, const Hello& hello,
                    std::string_view key, const std::string& whom);
 // Build errors for connecting to `place` ("rank 3 (node7, pid 1234) at 10.0.0.1:40123").
-// connect_error() takes the errno of the connect: ETIMEDOUT gives code timeout, a lack of
-// descriptors (a failure of this host) system, others connection_lost. The second function is for a
-// connection that ended without a verdict, with its errno (0 for EOF).
+// connect_error() takes the errno of the connect, and sets the code: timeout for ETIMEDOUT, system
+// for a lack of descriptors (a failure of this host), otherwise connection_lost.
+// closed_in_handshake() is for a connection that ended without a verdict; its errno is 0 for EOF.
 Error connect_error(const std::string& place, int error);
 Error closed_in_handshake(const std::string& place, int error);
 // Builds the error for a TLS handshake that failed although both ends proved that they know the
 // key.
 Error meddled_with(const std::string& place);
 
-// Performs the whole handshake on a connected socket. `hello` has rank, size, purpose and so on.
-// Returns nullopt if the other side closed the connection without a verdict, because the other side
-// is not ready yet or is exiting. Throws Error(bootstrap) if this rank is refused, if the other
-// side is not Tutti or does not know the token, and on timeout.
+// Performs the whole handshake on a connected socket. `hello` has all fields that sign_hello() does
+// not fill in. Returns an empty stream if the other side closed the connection before the handshake
+// was complete, because the other side is not ready yet or is exiting. Throws as sign_hello() and
+// check_verdict() do, and Error(bootstrap) if the other side is not Tutti or on timeout.
 ByteStream shake_hands(Fd socket, Hello hello, std::string_view key, const std::string& whom,
                        const Wait& wait);
 

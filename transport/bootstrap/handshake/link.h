@@ -63,7 +63,7 @@ class Link {
   std::shared_ptr<const std::string> first_;  // kept until it has been sent
   std::string outgoing_;
   size_t sent_ = 0;   // bytes of first_, then of outgoing_
-  size_t asked_ = 0;  // number of frames since anything arrived
+  size_t asked_ = 0;  // number of ask() frames since anything arrived
   Clock::time_point last_asked_{};
   bool closed_ = false;
   int error_ = 0;

@@ -15,8 +15,8 @@ struct RailAddress {
   uint16_t port = 0;
 };
 
-// Entry of the table of ranks, which every rank has after the bootstrap: all that the others know
-// of one rank.
+// Describes one rank to the others. After the bootstrap every rank has a table with an entry per
+// rank.
 struct PeerInfo {
   std::string host;     // name, for messages
   std::string host_id;  // equal for ranks that can share memory

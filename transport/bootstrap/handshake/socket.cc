@@ -407,8 +407,8 @@ void set_no_delay(int socket) { set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
 
 void set_reuse(int socket) { set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1); }
 
-// Enables keepalive. A probe is sent each second, or more often if the system's probe count
-// requires it.
+// Enables keepalive. A probe is sent each second, or less often if the network timeout would
+// require more probes than the system allows.
 void set_keepalive(int socket) {
   constexpr int64_t kMostProbes = 127;
   const int64_t seconds =

@@ -53,7 +53,8 @@ std::vector<SocketAddress> resolve_master(const std::string& host, uint16_t port
 std::vector<SocketAddress> resolve_interface(const std::string& interface_or_address,
                                              uint16_t port);
 // Returns an address of this host that other hosts can probably reach: the address of the default
-// route; without one, of the first interface that is up; without one, loopback.
+// route. If there is no default route, returns an address of the first interface that is up, or
+// else loopback.
 SocketAddress reachable_address();
 // Builds an address in the abstract namespace of unix sockets.
 SocketAddress unix_address(std::string_view abstract_name);
@@ -100,7 +101,7 @@ Transfer write_exactly(int socket, std::span<const std::byte> bytes, const Wait&
 Transfer write_exactly(ByteStream& stream, std::span<const std::byte> bytes, const Wait& wait,
                        int* error = nullptr);
 // Reads one frame's body. An oversized frame counts as closed. The stream may buffer bytes that
-// follow the frame; poll() on its socket does not report those.
+// follow the frame; poll() on its socket does not report those bytes.
 Transfer read_frame(ByteStream& stream, std::string& body, size_t limit, const Wait& wait,
                     int* error = nullptr);
 
@@ -111,16 +112,17 @@ void set_no_delay(int socket);
 // Allows a later listener to reuse the connection's port.
 void set_reuse(int socket);
 // Makes an idle connection break after about the network timeout if the other side has lost it.
-// begin_connect() sets this on every socket.
+// begin_connect() sets this on every TCP socket.
 void set_keepalive(int socket);
-// Reverts set_keepalive(), for data connections: an idle one may well miss a few probes while
-// others keep its network busy.
+// Reverts set_keepalive(). Used for data connections, because an idle one may miss a few probes
+// while other connections keep its network busy.
 void clear_keepalive(int socket);
 // Limits the time that sent data or probes may stay unacknowledged to the network timeout. It must
-// not be used for data connections, because those whose reader is merely slow would break too.
+// not be used for data connections, because a connection whose reader is merely slow would break
+// too.
 void set_user_timeout(int socket);
 
-// Describes the end of a connection with this errno: "Connection reset by peer"; for 0 "closed by
+// Describes why a connection ended, given the errno: "Connection reset by peer"; for 0 "closed by
 // the other side"; for EBADMSG (ByteStream) a modified byte stream.
 std::string explain_close(int error);
 

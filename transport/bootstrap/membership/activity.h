@@ -11,12 +11,12 @@ namespace tutti {
 // Statistics of one communicator, or the sums of all communicators of a rank. Ranks are those of
 // the job.
 struct Activity {
-  uint64_t calls = 0;                // started calls, messages included
-  uint64_t bytes = 0;                // payload bytes of these calls
-  int64_t waited_ns = 0;             // time without progress
-  std::string current;               // the call in flight for the longest time; empty: none
-  int64_t current_ns = 0;            // time since that call started
-  std::vector<int> waits_for;        // the ranks that call needs, once it has waited for long
+  uint64_t calls = 0;          // started calls, messages included
+  uint64_t bytes = 0;          // payload bytes of these calls
+  int64_t waited_ns = 0;       // time without progress
+  std::string current;         // the call in flight for the longest time; empty: none
+  int64_t current_ns = 0;      // time since that call started
+  std::vector<int> waits_for;  // ranks that the current call needs, once it has waited for long
   std::map<int, uint64_t> received;  // bytes received, by sender
 
   // Adds another communicator's statistics.

@@ -152,7 +152,7 @@ void Agreements::coordinate(AgreementId id, Agreement& agreement, int round, boo
 }
 
 // Proposes a result. An earlier coordinator's proposal may have been decided, so the latest
-// accepted one must be continued.
+// accepted proposal, if there is one, is proposed again.
 void Agreements::propose(AgreementId id, Agreement& agreement, int round) {
   const Message* latest = nullptr;
   Decision fresh{.flags = ~uint64_t{0}, .living = std::vector<bool>(agreement.members.size())};
@@ -307,7 +307,7 @@ Quorum Agreements::quorum_of(const Agreement& agreement) const {
       [this](int rank) { return channel_->has_ended(rank); });
 }
 
-// Returns the members without those that others cannot reach for data.
+// Returns `living` without the members that leave because some members cannot reach each other.
 std::vector<bool> Agreements::separated(const Agreement& agreement,
                                         std::vector<bool> living) const {
   const std::vector<int>& members = agreement.members;

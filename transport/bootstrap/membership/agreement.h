@@ -91,8 +91,8 @@ class Agreements {
   void look_again();
   // Drops all agreements; no more messages will arrive.
   void abandon() { agreements_.clear(); }
-  // Returns the state that determines this rank's next step, except times, as text: equal for equal
-  // states.
+  // Returns, as text, the state (without times) that determines this rank's next step. Equal states
+  // have equal texts.
   std::string state() const;
 
  private:

@@ -3,7 +3,7 @@
 //   members 0 1 2 3, cut into {0 1} and {2 3}
 //
 //   {0 1}  decides: half of the members, with the first member
-//   {2 3}  does not, even if 0 has ended: 1 may have decided with 0, and lives
+//   {2 3}  does not, even if 0 has ended, because 1 lives and may have decided with 0
 //   {2 3}  decides when 0 and 1 have both ended: no living member could act on another decision
 //
 // The denominator is the number of original members. If ended members were subtracted from it, two
@@ -19,7 +19,7 @@ namespace tutti::bootstrap {
 struct Quorum {
   size_t members = 0;
   size_t present = 0;  // number of reachable members
-  size_t ended = 0;  // number of members that have certainly ended, which are not only unreachable
+  size_t ended = 0;  // number of members that have certainly ended (an unreachable one might live)
   bool has_first = false;
 
   // Counts the members' states as one member sees them. `has_gone`: unreachable or ended.

@@ -21,10 +21,10 @@ struct RankStatus {
   int64_t pid = 0;
   std::string address;  // address of its listener, to which an observer can connect
   uint16_t port = 0;
-  Activity activity;  // valid if it answers
+  Activity activity;  // valid if the rank answers
 };
 
-// Writes the activity, with at most some hundred senders and awaited ranks, so that it fits into a
+// Writes the activity. Limits the number of senders and of awaited ranks, so that it fits into a
 // frame.
 void put(FrameWriter& frame, const Activity& activity);
 Activity get_activity(FrameReader& frame);

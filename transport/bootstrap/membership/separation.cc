@@ -12,7 +12,7 @@ struct Host {
   std::vector<size_t> members;           // positions, ascending
   std::set<std::string_view> unreached;  // host names
 
-  // Returns the order in which hosts leave: the host with the greatest urgency leaves first.
+  // Returns a sort key: the host with the greatest key leaves first.
   auto urgency() const {
     return std::tuple(unreached.size(), -std::ssize(members), members.front());
   }

@@ -2,9 +2,9 @@
 //
 //   hosts  A {0 1}   B {2 3}   C {4 5}      rank 3 does not reach rank 4
 //
-//   B and C cannot communicate, while A reaches both: B or C must leave. Both have one such pair
-//   and two members, so the later host leaves: C, including rank 5, because rank 5's messages use
-//   the same network.
+//   B and C cannot communicate, while A reaches both: B or C must leave. Each of them has two
+//   members and does not reach one host, so the later host leaves: C, including rank 5, because
+//   messages of rank 5 use the same network.
 //
 // The host that cannot reach the most other hosts leaves; of equal ones the host with the fewest
 // members, and of these the last. This is repeated until all hosts reach each other. So if few
@@ -21,8 +21,9 @@
 
 namespace tutti::bootstrap {
 
-// Returns `living` without the members that leave. Members are given by position. `hosts`: host by
-// member. `broken`: pairs of members that cannot reach each other in at least one direction.
+// Returns `living` without the members that leave. Members are identified by position. `hosts`: the
+// host of each member. `broken`: pairs of members that cannot reach each other in at least one
+// direction.
 std::vector<bool> separate(std::vector<bool> living, std::span<const std::string_view> hosts,
                            std::span<const std::pair<size_t, size_t>> broken);
 

@@ -13,7 +13,7 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// Time for an answer; longer than the queried rank waits for the others.
+// Time for an answer. This is longer than the queried rank waits for the others.
 constexpr std::chrono::seconds kTimeToAnswerWatch{5};
 
 }  // namespace

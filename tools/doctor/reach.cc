@@ -234,7 +234,7 @@ std::vector<std::string> addresses_of_ranks(const std::string& host, const std::
   if (!addresses.empty()) return addresses;
   std::string own;
   if (!towards.empty() && route_to(numeric_address(towards, 9), own) == 0) return {own};
-  // Listens nevertheless: without a route to rank 0's host, other hosts can still try to connect.
+  // Listens even without a route to rank 0's host, because other hosts can still try to connect.
   return {reachable_address(host, "")};
 }
 

@@ -42,7 +42,7 @@ void add_completion(CommandLine& line);
 // Opens a file for writing; with an empty path returns a closed stream. Throws Error(system) that
 // names `option`, if it is not empty.
 std::ofstream open_for_writing(const std::string& path, const std::string& option = {});
-// Does the same, but keeps the existing contents and writes after them.
+// Opens a file as open_for_writing() does, but keeps the existing contents and writes after them.
 std::ofstream open_for_appending(const std::string& path, const std::string& option = {});
 // Appends `text` to the file and flushes it. Throws Error(system) that names `option`, if it is not
 // empty.

@@ -114,7 +114,7 @@ Json to_json(const Candidate& candidate, const Question& question) {
   return row;
 }
 
-// Prints the estimate of a program that is too long for the cost walk.
+// Prints the estimate for a program that is too long for a prediction step by step.
 void print_rough(const std::string& name, const std::string& grade, double seconds, double busbw,
                  bool chosen) {
   std::printf("%s %-26s %-10s %10.2f us  estimated from one rank's steps  busbw %.3f GB/s\n",
@@ -196,7 +196,7 @@ tutti::Reach reach_of(const std::string& buffers) {
   return buffers == "library" ? tutti::Reach::multicast : tutti::Reach::slots;
 }
 
-// Returns the class of the named GPU, or of the first GPU of this host.
+// Returns the GPU class `named` or, for "auto", the class of this host's first GPU.
 std::string class_of_gpu(const std::string& named) {
   return named == "auto" ? std::string(gpu_class_for(cuda::device_info(0).name)) : named;
 }

@@ -52,7 +52,7 @@ struct PartitionOptions {
 
 // Input.
 
-// Returns the link between `ends` nodes or ranks; a single one needs no link.
+// Returns the link between `ends` nodes or ranks. A single node or rank needs no link.
 training::pipeline::Link link_of(const LinkOptions& options, const char* name, int ends,
                                  const char* what) {
   const uint64_t bandwidth = options.bandwidth.empty() ? 0 : parse_bytes(options.bandwidth);
@@ -165,7 +165,8 @@ std::string train_options(const Partition& even) {
   return options;
 }
 
-// Prints what `tutti train` can run: a mesh, in which all stages have the same number of replicas.
+// Prints what `tutti train` can run. It needs a mesh, in which all stages have the same number of
+// replicas.
 void print_runnable(const Partition& plan, const Partition& even) {
   const auto replicas = [](const Stage& stage) { return stage.ranks.size(); };
   const size_t first = replicas(plan.stages.front());

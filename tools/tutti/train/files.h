@@ -23,7 +23,7 @@ inline constexpr std::optional<uint64_t> kWholeFile = std::numeric_limits<uint64
 class TrainFiles {
  public:
   struct Paths {
-    std::string json;         // path of --json; every path is empty if there is no such file
+    std::string json;         // path of --json; each path is empty if its option is not given
     std::string csv;          // path of --csv
     std::string tensorboard;  // directory of --tensorboard
   };

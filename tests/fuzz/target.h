@@ -20,7 +20,7 @@ inline std::string_view text_of(const uint8_t* data, size_t size) {
 }
 
 // Calls `use`, which may throw an Error whose text contains `where`. Another exception, or an Error
-// without it, ends the process.
+// without `where`, ends the process.
 void take(std::string_view where, const std::function<void()>& use) noexcept;
 
 // Ends the process unless `truth`: checks an invariant of accepted inputs.

@@ -17,7 +17,7 @@ namespace tutti::testing {
 inline constexpr std::chrono::seconds kPatience{60};
 
 struct Result {
-  int code = 0;  // as a shell would say it
+  int code = 0;  // exit code as in a shell
   std::string out;
   std::string err;
 };

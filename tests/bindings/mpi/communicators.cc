@@ -1,6 +1,6 @@
 // Creation and destruction of communicators, and calls that fail.
 //
-//   communicators          many are made and freed; an error goes to its communicator's handler
+//   communicators          creates and frees many; errors go to the communicator's handler
 //   communicators killed   the last rank is killed while the others wait for it
 #include <mpi.h>
 

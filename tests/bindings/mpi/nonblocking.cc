@@ -1,5 +1,5 @@
-// Properties of non-blocking calls besides their results: a rank in another call still does its
-// part, types and communicators may be freed early, errors are reported by the request.
+// Checks properties of non-blocking calls besides their results: a rank in another call still does
+// its part, types and communicators may be freed early, and the request reports errors.
 #include <mpi.h>
 
 #include <cstring>
@@ -9,7 +9,7 @@
 namespace tutti::test {
 namespace {
 
-// Rank 1 sends only after its call has completed, which needs rank 0, which is in a receive by
+// Rank 1 sends only after its call has completed. The call needs rank 0, which is in a receive by
 // then.
 void ranks_elsewhere_do_their_part(const Group& group) {
   if (group.size < 2) return;

@@ -118,7 +118,7 @@ class Nccl : public ::testing::Test {
   std::vector<std::unique_ptr<Gpu>> gpus_;
 };
 
-TEST_F(Nccl, TellsWhoIsWho) {
+TEST_F(Nccl, ReportsCountRankAndDevice) {
   for (int i = 0; i < kRanks; ++i) {
     int count = 0, rank = -1, device = -1;
     EXPECT_SUCCESS(ncclCommCount(comms_[i], &count));
@@ -133,7 +133,7 @@ TEST_F(Nccl, TellsWhoIsWho) {
   EXPECT_EQ(version, 22809);
 }
 
-TEST_F(Nccl, AllReduceOfEachOperator) {
+TEST_F(Nccl, AllReducesWithEachOperator) {
   for (const ncclRedOp_t op : {ncclSum, ncclMax, ncclMin, ncclAvg}) {
     on_all([&](int, const Gpu& gpu, ncclComm_t comm) {
       return ncclAllReduce(gpu.in(), gpu.out(), kCount, ncclInt32, op, comm, gpu.stream());
@@ -296,14 +296,14 @@ TEST_F(Nccl, SeveralPartsAtATime) {
   }
 }
 
-TEST_F(Nccl, AGpuThatIsNotThereLeavesNoGroupOpen) {
+TEST_F(Nccl, MissingGpuLeavesNoGroupOpen) {
   ncclComm_t comms[2] = {};
   const int devices[2] = {0, 99};
   EXPECT_NE(ncclCommInitAll(comms, 2, devices), ncclSuccess);
   EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage) << "there is no group";
 }
 
-TEST_F(Nccl, MistakesAreToldWithWhatWasWrong) {
+TEST_F(Nccl, ErrorsSayWhatWasWrong) {
   const Gpu& gpu = *gpus_[0];
   EXPECT_EQ(ncclAllReduce(gpu.in(), gpu.out(), 1, static_cast<ncclDataType_t>(99), ncclSum,
                           comms_[0], gpu.stream()),
@@ -348,7 +348,7 @@ TEST_F(Nccl, MemoryOfTheLibrary) {
   EXPECT_EQ(ncclMemFree(memory), ncclInvalidArgument);
 }
 
-TEST(NcclRanks, AreThreadsOrProcesses) {
+TEST(NcclRanks, CanBeThreadsWithOneIdEach) {
   ncclUniqueId id;
   EXPECT_SUCCESS(ncclGetUniqueId(&id));
   std::vector<std::jthread> ranks;
@@ -370,7 +370,7 @@ TEST(NcclRanks, AreThreadsOrProcesses) {
   }
 }
 
-TEST(NcclRanks, OneAlone) {
+TEST(NcclRanks, SingleRankWorks) {
   ncclUniqueId id;
   EXPECT_SUCCESS(ncclGetUniqueId(&id));
   ncclComm_t comm = nullptr;

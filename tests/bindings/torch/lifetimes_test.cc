@@ -111,7 +111,7 @@ TEST(Lifetimes, CloseEndsACallThatIsNotCompletedByOthers) {
 }
 
 // The Driver's thread drives calls while the program's threads wait, abort and close.
-TEST(Lifetimes, CallsThatAreWaitedForAbortedAndClosedAtOnceEnd) {
+TEST(Lifetimes, ConcurrentWaitsAbortsAndClosesEndTheCalls) {
   constexpr int kRounds = 60;
   constexpr int kCalls = 4;
   const auto world = join(0, 1, "storm");

@@ -74,11 +74,11 @@ TEST_F(CheckpointCommand, ExportsTheModel) {
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.err, HasSubstr("cannot be exported as i32"));
 
-  // The former spelling.
+  // Former spelling of `tutti export`.
   EXPECT_EQ(run({"checkpoint", path("run"), "--export", file}).code, 0);
 }
 
-TEST_F(CheckpointCommand, SaysWhereThereIsNone) {
+TEST_F(CheckpointCommand, ReportsAMissingCheckpoint) {
   const Result result = run({"checkpoint", path("elsewhere")});
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, HasSubstr("no checkpoint found in"));

@@ -33,7 +33,7 @@ TEST_F(Simulate, WritesTheTimeOfARing) {
   EXPECT_EQ(object["results"].size(), 1u);
 }
 
-TEST_F(Simulate, TakesTheQuickestAlgorithmForEachSize) {
+TEST_F(Simulate, SelectsTheFastestAlgorithmForEachSize) {
   const std::string json = path("auto.json");
   const Result result = run(
       {"simulate", "all_reduce", "--topology", "switch:16", "--bytes", "8,256M", "--json", json});
@@ -49,7 +49,7 @@ TEST_F(Simulate, TakesTheQuickestAlgorithmForEachSize) {
 }
 
 // The numbers are those of `tutti explain --gpu`.
-TEST_F(Simulate, KnowsClassesOfGpus) {
+TEST_F(Simulate, SimulatesClassesOfGpus) {
   const std::map<std::string, double> busbw = {{"a100", 240}, {"h100", 370}, {"mi300x", 48}};
   for (const auto& [gpu, expected] : busbw) {
     const std::string json = path(gpu + ".json");
@@ -102,7 +102,7 @@ TEST_F(Simulate, PredictsOnClustersAsExplainDoes) {
               HasSubstr("--cluster excludes --gpu"));
 }
 
-// A file of `tutti tune` in place of a cluster file.
+// A file of `tutti tune` replaces the cluster file.
 TEST_F(Simulate, PricesCallsOnAMachineAsExplainDoes) {
   CostModel machine = CostModel::defaults();
   machine.cores = 4;
@@ -242,7 +242,7 @@ TEST_F(Simulate, PlaysTheRingsThatTopoFinds) {
   EXPECT_EQ(time("auto"), time(rings)) << "nothing else uses all links";
 }
 
-TEST_F(Simulate, PlaysTroubles) {
+TEST_F(Simulate, SimulatesFaults) {
   const auto time = [&](std::vector<std::string> more) {
     const std::string json = path("t.json");
     std::vector<std::string> words = {"simulate", "all_reduce",  "--topology", "ring:8", "--bytes",

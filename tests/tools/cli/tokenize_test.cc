@@ -36,7 +36,7 @@ class Tokenize : public Cli {
   }
 };
 
-TEST_F(Tokenize, NothingToLearnIsRefused) {
+TEST_F(Tokenize, EmptyInputIsRefused) {
   expect_refused({"--data", write("blank.jsonl", "\n\n")},
                  {"no training tokens are left", "the texts are empty"});
 }
@@ -55,7 +55,7 @@ TEST_F(Tokenize, BytesAndAValidationFile) {
   EXPECT_THAT(tokens(path("val.bin")), ElementsAre('g', 'h', 'i', 0xc3, 0xa9));
 }
 
-TEST_F(Tokenize, LeavesTheTextThere) {
+TEST_F(Tokenize, KeepsTheText) {
   const std::string text = write("text", "0123456789");
   std::filesystem::create_symlink(text, path("link"));
   for (const std::string& name : {text, path("link"), path("./text")}) {
@@ -79,7 +79,7 @@ TEST_F(Tokenize, PairsOfADirectorysVocabulary) {
   EXPECT_THAT(tokens(path("out.bin")), ElementsAre(258, 'o', 259, 260, 'l', 'd'));
 }
 
-TEST_F(Tokenize, TheEndOfTextIsBehindEachDocument) {
+TEST_F(Tokenize, EndOfTextFollowsEachDocument) {
   std::filesystem::create_directory(path("gpt2"));
   Json vocabulary = training::tiny_vocabulary();
   vocabulary["<|endoftext|>"] = 263;
@@ -161,7 +161,7 @@ TEST_F(Tokenize, SaysThatPyarrowIsMissing) {
 }
 
 // GPT-3's mixture (Brown et al., 2020, table 2.2) by its rounded weights.
-TEST_F(Tokenize, DataTellsTheEpochsOfAMixture) {
+TEST_F(Tokenize, DataPrintsTheEpochsOfAMixture) {
   const Result result = run({"data", "410B", "19B", "12B", "55B", "3B", "--data-weights", "60",
                              "22", "8", "8", "3", "--tokens", "300B"});
   EXPECT_EQ(result.code, 0) << result.err;

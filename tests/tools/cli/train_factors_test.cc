@@ -80,7 +80,7 @@ TEST_F(TrainFactors, AreReported) {
   EXPECT_EQ(train({"--factors", "all"}).first.back().at("factors").size(), 3u);
 }
 
-TEST_F(TrainFactors, AreRefusedBesideWhatTheyCannotBeCombinedWith) {
+TEST_F(TrainFactors, AreRefusedBesideUnsupportedOptions) {
   expect_refused({"--zero", "2"}, "ZeRO stage 2");
   expect_refused({"--compression", "bf16"}, "compression");
   expect_refused({"--sync", "local:4"}, "--sync local:4");
@@ -117,7 +117,7 @@ TEST_F(TrainFactors, MayChangeWhenARunIsResumed) {
   EXPECT_FALSE(lines.back().contains("factors"));
 }
 
-TEST_F(TrainFactors, GoWithPipelinesThatAreNotFlushed) {
+TEST_F(TrainFactors, WorkInPipelinesWithoutFlushes) {
   const Words pipeline = {"--ranks", "4", "--pp", "2", "--schedule", "pipedream-2bw"};
   const auto [plain, text_of_plain] = train(pipeline);
   Words more = pipeline;

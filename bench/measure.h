@@ -54,7 +54,7 @@ uint64_t real_bytes(const Case& c, int ranks);
 uint64_t wire_bytes(const Case& c, int ranks);
 
 // The filled buffers of a case. A case is timed in several rounds, so that peers or other
-// algorithms can be timed in between. The root is rank 0.
+// algorithms can be timed in between.
 class Measurement {
  public:
   Measurement(Communicator& comm, const Case& c);

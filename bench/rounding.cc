@@ -17,7 +17,7 @@ namespace {
 // Parameters of a floating-point type.
 struct Format {
   int digits;    // number of digits of the significand
-  int smallest;  // exponents of normal numbers that data may have
+  int smallest;  // smallest exponent of normal numbers in the data
   int largest;
   int tiniest;  // exponent of the smallest subnormal number
 };

@@ -1,5 +1,5 @@
-// A random exchange of messages over the C interface: tags, any source, receives longer than their
-// messages, probes, in any order of the receivers.
+// Makes a random exchange of messages over the C interface, with tags, receives from any source,
+// receives longer than their messages, and probes. Each receiver receives in any order.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -218,7 +218,7 @@ inline const std::vector<Mistake>& mistakes_with_communicators() {
         d.init.ranks = 2;
         d.init.rank = d.random.once_in(2) ? 1 : 0;
         d.init.store = &store;
-        d.init.timeout = 0.05;  // a failing get() is asked again
+        d.init.timeout = 0.05;  // a failing get() is called again
         return tutti_init(&d.other, &d.init);
       },
       [](ErroneousArguments& d) { return tutti_init_begin(nullptr, &d.init); },

@@ -33,7 +33,8 @@ struct Counts {
 };
 Counts counts();
 
-// A file with the input's content, at one path for all inputs. For readers that take a path.
+// A file with the input's content, for readers that take a path. The path is the same for all
+// inputs.
 class InputFile {
  public:
   // `name` is the file's own name.

@@ -43,7 +43,7 @@ Bytes seal(Gcm& gcm, const Gcm::Nonce& nonce, const Bytes& header, const Bytes& 
   return sealed;
 }
 
-// Returns false if the record is refused.
+// Decrypts a record. Returns false if the record is refused.
 bool open(Gcm& gcm, const Gcm::Nonce& nonce, const Bytes& header, const Bytes& sealed,
           Bytes& plain) {
   plain.resize(sealed.size() - Gcm::kTagBytes);

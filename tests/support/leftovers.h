@@ -31,7 +31,7 @@ inline size_t threads_at_rest(size_t expected) {
   return count;
 }
 
-// Mappings of the library's shared memory.
+// Returns the number of mappings of the library's shared memory.
 inline size_t shared_mappings() {
   std::ifstream file("/proc/self/maps");
   size_t count = 0;
@@ -39,7 +39,8 @@ inline size_t shared_mappings() {
   return count;
 }
 
-// Files in /dev/shm with Tutti's name, where any user may create files. (The library creates none.)
+// Returns the files in /dev/shm with Tutti's name. Any user may create files there; the library
+// creates none.
 inline std::set<std::string> files_in_dev_shm() {
   std::set<std::string> names;
   std::error_code none;  // ignored, because the folder might not exist

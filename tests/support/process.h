@@ -13,7 +13,7 @@
 
 namespace tutti::testing {
 
-// Generous: only a hang exceeds it.
+// A generous time limit, which only a hang exceeds.
 inline constexpr std::chrono::seconds kPatience{60};
 
 struct Result {

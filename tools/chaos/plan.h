@@ -20,7 +20,7 @@ enum class Kind : uint8_t {
   full,      // the trial's directory is full once it has `bytes` bytes
   cut,       // a network link is down, for a while or permanently
   clock,     // the wall clock of the command and its descendants jumps, for a while or permanently
-  drop,      // packets from one host to another are dropped, for a while or permanently
+  drop,      // packets between two hosts are dropped, for a while or permanently
   lose,      // a host is lost: its packets are dropped silently and its processes killed
   abort,     // at a message, the rank aborts the communicator that sends it
   swap,      // two words of a message over TCP are swapped

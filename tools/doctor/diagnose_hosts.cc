@@ -36,7 +36,7 @@ constexpr double kClocksWrong = 5;
 using Findings = std::vector<Finding>;
 using Hosts = std::vector<HostFacts>;
 
-// The hosts that share a value. The most common value comes first.
+// The hosts that share a value.
 struct HostsWithValue {
   std::string value;
   std::vector<const HostFacts*> hosts;

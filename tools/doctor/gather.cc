@@ -167,8 +167,8 @@ const std::vector<HostFacts>& Hosts::look() {
   return facts_;
 }
 
-// Measures the clock's offset as NTP does: the shortest of several round trips is the most exact,
-// with an error of at most half of it.
+// Measures the clock's offset as NTP does: the shortest of several round trips is the most exact
+// one, and its error is at most half of its duration.
 void Hosts::compare_clocks(size_t host) {
   double shortest = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kLooksAtClock; ++i) {

@@ -34,7 +34,7 @@ constexpr milliseconds kAnswerWithin{3000};
 constexpr size_t kBulkBytes = 64 << 10;
 constexpr size_t kMostGuests = 1024;
 constexpr size_t kMostAtATime = 32;
-constexpr int kDatagrams = 8;  // maximum number that are sent; one of them must arrive
+constexpr int kDatagrams = 8;  // at most this many are sent, of which one must arrive
 // Pause between two datagrams. It is random, because hosts that send at the same moment could
 // overflow the receiver's buffer each time.
 constexpr int kShortestPause_ms = 60;

@@ -115,7 +115,8 @@ std::vector<HostJob> assign_ranks(const LaunchOptions& options) {
 // Opens missing standard streams, so that a file which is opened later does not become one of them.
 void open_standard_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);  // the lowest one that is free
+    // becomes the lowest free descriptor
+    if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
   }
 }
 

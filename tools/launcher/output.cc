@@ -15,7 +15,7 @@ namespace {
 
 // Longer lines are split, which bounds the memory for a line that never ends.
 constexpr size_t kLongestLine = size_t{64} << 10;
-// Maximum number of waiting lines; more are shown at once.
+// Maximum number of waiting lines. If more lines wait, the oldest ones are shown at once.
 constexpr size_t kMostWaiting = 1000;
 
 std::string label(const std::set<int>& ranks) {

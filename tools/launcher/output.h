@@ -22,7 +22,7 @@ namespace tutti::tool {
 
 class Output {
  public:
-  // Time for which a line waits for other ranks to print the same.
+  // Time for which a line waits for other ranks to print the same line.
   static constexpr std::chrono::milliseconds kWindow{100};
   // Number of a rank's last lines on standard error that are kept for tail().
   static constexpr size_t kTailLines = 20;

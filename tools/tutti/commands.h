@@ -61,8 +61,8 @@ void check_min_ranks(std::optional<int> min_ranks, int ranks);
 // Starts the job and returns the exit code. If it fails and TUTTI_REPORT names a directory, prints
 // a summary of the ranks' reports in it.
 int launch_job(const LaunchOptions& options);
-// Restarts this command line once per rank with `more` arguments, and returns the exit code. For
-// commands of which only rank 0 prints. Sets options.command.
+// Restarts this command line once per rank with `more` arguments, and returns the exit code. Used
+// by commands of which only rank 0 prints. Sets options.command.
 int launch_self(LaunchOptions options, const std::vector<std::string>& more = {});
 
 }  // namespace tutti::tool

@@ -32,7 +32,7 @@ namespace {
 struct ExplainOptions {
   std::string collective;
   int ranks = 2;
-  std::string group;  // empty: all on one host
+  std::string group;  // ranks per host; empty: all ranks are on one host
   int root = 0;
   std::string bytes = "1M";
   std::string dtype = "f32";
@@ -62,7 +62,7 @@ CallToPlan wanted_of(const ExplainOptions& options) {
 
 // Returns the bottleneck of a call: a host's network card, its cores, or latency.
 std::string bound_of(const Prediction& p, const tutti::Hosts& hosts) {
-  constexpr double kMost = 0.6;  // fraction of the time from which a part is the bottleneck
+  constexpr double kMost = 0.6;  // a part busy for this fraction of the time is the bottleneck
   const auto part = [&](double busy) {
     return cat("busy for ", std::lround(100 * busy / p.seconds), "% of the time");
   };

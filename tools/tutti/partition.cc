@@ -50,7 +50,7 @@ struct PartitionOptions {
   std::string json;
 };
 
-// Input.
+// --- Input ---
 
 // Returns the link between `ends` nodes or ranks. A single node or rank needs no link.
 training::pipeline::Link link_of(const LinkOptions& options, const char* name, int ends,
@@ -85,7 +85,7 @@ Profile measured(training::Model& model, const training::RunOptions& train, int6
                                            runs);
 }
 
-// Output.
+// --- Output ---
 
 std::string milliseconds(double seconds) {
   char text[32];
@@ -208,7 +208,7 @@ void write_json(std::ofstream& file, const std::string& path, const Profile& pro
   append(file, path, document.dump(2) + '\n');
 }
 
-// The command.
+// --- The command ---
 
 // Returns the partition, or nothing if the parameters do not fit. The arguments are valid, because
 // partition() has checked them before.

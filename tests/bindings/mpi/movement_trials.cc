@@ -46,7 +46,7 @@ class Layouts {
     MPI_Type_commit(&type);
     all_.push_back({type, {2, 0}, 3});
   }
-  // Each rank draws another layout.
+  // Each rank draws its own layout.
   const Layout& random(RandomDraws& dice) const {
     return all_[static_cast<size_t>(dice.draw_own(static_cast<int64_t>(all_.size())))];
   }

@@ -11,7 +11,7 @@
 namespace tutti::test {
 namespace {
 
-// Start of block r of rank `from`.
+// Returns the start of block r if each block has n elements.
 int64_t block_start(int64_t n, int r) { return n * r; }
 
 class Movements {

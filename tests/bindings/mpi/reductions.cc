@@ -197,7 +197,7 @@ void locations(const Group& group) {
   check(DoubleInt{}, "double int", MPI_DOUBLE_INT);
 }
 
-// Operations that Tutti leaves to the MPI library: user-defined and logical operators.
+// Tests operations that Tutti leaves to the MPI library: user-defined and logical operators.
 void others(const Group& group) {
   MPI_Op op = MPI_OP_NULL;
   MPI_Op_create(

@@ -58,7 +58,7 @@ class WindowTrial {
   uint64_t digest() const { return digest_; }
 
  private:
-  // A buffer of one of this rank's accesses, and its expected result.
+  // The buffers of one of this rank's accesses, and the expected result.
   struct Buffers {
     std::vector<std::byte> origin;
     std::vector<std::byte> result;

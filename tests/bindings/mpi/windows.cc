@@ -95,7 +95,7 @@ class Counters {
   MPI_Win win_ = MPI_WIN_NULL;
 };
 
-// Each ticket is drawn once although all ranks draw concurrently.
+// Checks that each ticket is drawn once although all ranks draw concurrently.
 void draw_tickets(const Group& group) {
   constexpr int kEach = 200;
   const Counters counters(group);
@@ -175,7 +175,7 @@ void send_within_epochs(const Group& group) {
   expect<int>("a message within an epoch", group, received, std::vector<int>(100'000, left));
 }
 
-// The window's handler receives the error, and the window remains usable.
+// Checks that the window's handler receives the error, and that the window remains usable.
 void errors_are_returned(const Group& group) {
   const Counters counters(group);
   MPI_Win win = counters.win();

@@ -348,7 +348,7 @@ TEST_F(Nccl, MemoryOfTheLibrary) {
   EXPECT_EQ(ncclMemFree(memory), ncclInvalidArgument);
 }
 
-TEST(NcclRanks, CanBeThreadsWithOneIdEach) {
+TEST(NcclRanks, CanBeThreadsWithACommonId) {
   ncclUniqueId id;
   EXPECT_SUCCESS(ncclGetUniqueId(&id));
   std::vector<std::jthread> ranks;

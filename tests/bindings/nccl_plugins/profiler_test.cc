@@ -152,7 +152,7 @@ void run_step(V& profiler, void* op, int step) {
   profiler.stop(handle);
 }
 
-TYPED_TEST(ProfilerTest, WritesWhatNcclDid) {
+TYPED_TEST(ProfilerTest, WritesEventsOfNccl) {
   TypeParam profiler;
   ASSERT_NE(profiler.plugin, nullptr);
   ASSERT_EQ(profiler.init(0xdeadbeef, 5), ncclSuccess);
@@ -220,7 +220,7 @@ TYPED_TEST(ProfilerTest, WritesWhatNcclDid) {
   EXPECT_LE(end_of(steps[0]), start_of(steps[1]) + kRounding);
 }
 
-TYPED_TEST(ProfilerTest, WorkForOtherProcessesIsLeftOut) {
+TYPED_TEST(ProfilerTest, SkipsWorkForOtherProcesses) {
   TypeParam profiler;
   ASSERT_EQ(profiler.init(0xdeadbeef, 5), ncclSuccess);
   // Foreign pointers, which are not memory of this process.
@@ -234,7 +234,7 @@ TYPED_TEST(ProfilerTest, WorkForOtherProcessesIsLeftOut) {
   EXPECT_TRUE(events_of(read_trace(TypeParam::file_part()), "proxy op").empty());
 }
 
-TYPED_TEST(ProfilerTest, ManyThreadsTell) {
+TYPED_TEST(ProfilerTest, RecordsManyThreads) {
   TypeParam profiler;
   ASSERT_EQ(profiler.init(0xdeadbeef, 5), ncclSuccess);
   void* const call = start_all_reduce(profiler, nullptr);
@@ -265,7 +265,7 @@ TYPED_TEST(ProfilerTest, ManyThreadsTell) {
   }
 }
 
-TYPED_TEST(ProfilerTest, CallsAndLaunchesSinceV5) {
+TYPED_TEST(ProfilerTest, RecordsCallsAndLaunchesSinceV5) {
   if constexpr (TypeParam::kNumber >= 5) {
     TypeParam profiler;
     ASSERT_EQ(profiler.init(0xdeadbeef, 5), ncclSuccess);

@@ -41,7 +41,7 @@ bool is_device_base(std::map<uintptr_t, Range>::iterator range, CUdeviceptr addr
 // Returns true if the range is within an allocation accessible to the current device.
 bool fits(CUcontext current, CUdeviceptr address, size_t bytes) {
   const auto range = range_of(address);
-  if (range == state().memory.end()) return true;  // the host's
+  if (range == state().memory.end()) return true;  // memory of the host
   const Range& found = range->second;
   if (found.kind == Range::Kind::mapped &&
       (found.physical->is_multicast() || !found.accessible.contains(current->device))) {

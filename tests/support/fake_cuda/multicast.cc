@@ -1,5 +1,5 @@
-// Multicast objects. An address in one has no memory of its own and cannot be accessed; device code
-// asks for the members' addresses.
+// Implements multicast objects. An address in one has no memory of its own and cannot be accessed;
+// device code asks for the members' addresses.
 #include <algorithm>
 #include <atomic>
 #include <bit>

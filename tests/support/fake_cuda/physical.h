@@ -69,7 +69,7 @@ class Physical {
   int file() const { return file_.get(); }
   FilePlace place() const;
 
-  // Keeps the memory until it is unbound.
+  // Binds memory to this multicast object, and keeps the memory until unbind().
   tutti::cuda::CUresult bind(size_t offset, std::shared_ptr<Physical> memory, size_t memory_offset,
                              size_t size);
   tutti::cuda::CUresult unbind(int device, size_t offset, size_t size);

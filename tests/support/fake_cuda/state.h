@@ -48,7 +48,7 @@ struct Capturing {
 
 struct CUctx_st {
   int device = 0;
-  int holds = 0;  // 0: it does not exist, or no longer
+  int holds = 0;  // number of holders; 0: the context does not exist
   std::set<CUcontext> peers;
   std::shared_ptr<CUstream_st> legacy;
 };
@@ -59,7 +59,7 @@ struct CUstream_st {
   fake_cuda::Queue queue;
   fake_cuda::TaskPointer last;
   std::shared_ptr<fake_cuda::Capturing> capturing;
-  std::vector<size_t> frontier;  // nodes that the next one follows
+  std::vector<size_t> frontier;  // nodes that the next node follows
 };
 
 struct CUevent_st {
@@ -104,7 +104,7 @@ struct Handle {
 struct State {
   std::mutex mutex;
   pid_t process = 0;  // process that called cuInit; a process forked from it has no CUDA
-  std::vector<std::unique_ptr<CUctx_st>> contexts;  // the primary one of each device
+  std::vector<std::unique_ptr<CUctx_st>> contexts;  // primary context of each device
   std::map<uintptr_t, Range> memory;
   std::map<CUmemGenericAllocationHandle, Handle> handles;
   CUmemGenericAllocationHandle last_handle = 0;
@@ -123,7 +123,7 @@ State& state();  // is never destroyed: threads may use it to the end of the pro
 CUresult check_initialized();
 CUresult check_context(CUcontext* current);
 CUresult find_stream(CUstream handle, CUstream_st** found);
-// For driver calls that may wait for other streams. If an active stream capture forbids them,
+// Called by driver calls that may wait for other streams. If an active stream capture forbids them,
 // invalidates that capture and returns CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.
 CUresult check_no_capture();
 CUresult invalidate(Capturing& capturing, CUresult why);
@@ -146,8 +146,8 @@ void run_nodes(const Nodes& nodes);
 // Returns a numeric setting of the environment.
 int setting(const char* name, int fallback);
 
-// The two following functions take the lock. Calls `act` if the driver is initialized; in_context()
-// also requires a current context.
+// Takes the lock, and calls `act` if the driver is initialized. in_context() also requires a
+// current context.
 template <typename Act>
 CUresult initialized(const Act& act) {
   const std::lock_guard lock(state().mutex);

@@ -1,4 +1,4 @@
-// Streams and events.
+// Implements streams and events.
 #include <algorithm>
 #include <atomic>
 #include <chrono>

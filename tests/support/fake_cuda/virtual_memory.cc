@@ -1,5 +1,5 @@
-// Virtual memory management: address ranges, memory, and mappings. With FAKE_CUDA_FABRIC=2 the
-// devices claim to support fabric handles but fail to create them.
+// Implements virtual memory management: address ranges, memory, and mappings. With
+// FAKE_CUDA_FABRIC=2 the devices claim to support fabric handles but fail to create them.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -16,7 +16,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// Two ranks that run for half a second, and the exit of the command that started them.
+// Returns a shell command that runs two ranks for half a second, and then `end`.
 std::string two_ranks(const std::string& end) {
   return "RANK=0 sleep 0.5 & zero=$!; RANK=1 sleep 0.5 & one=$!; "
          "wait $zero; zero=$?; wait $one; one=$?; " +
@@ -261,14 +261,15 @@ TEST_F(Chaos, PassesABenchWithSwappedWords) {
   EXPECT_EQ(unchecked.code, 1) << unchecked.out << unchecked.err;
 }
 
-// Also during a split: a rank that waits for the aborting rank learns of it at once.
+// The abort may also strike during a split. A rank that waits for the aborting rank receives it at
+// once.
 TEST_F(Chaos, PassesSplitsThatAreAborted) {
   const std::string splits = std::filesystem::absolute("tests/tools/cli/splits");
   const Result result = chaos({"--faults", "abort", "--trials", "8", "--messages", "200"},
                               {tutti(), "run", "-n", "3", "--", splits, "100"});
   EXPECT_EQ(result.code, 0) << result.out << result.err;
-  // A part whose ranks have all they need when it is aborted succeeds; the number depends on
-  // timing. None hangs, is wrong or leaks.
+  // A part whose ranks have all they need when it is aborted succeeds; the number of these depends
+  // on timing. No part hangs, gives a wrong result or leaks.
   EXPECT_THAT(result.out, ContainsRegex("abort +8 +0 +[0-4] +[4-8] +0 +0 +0 "));
 }
 

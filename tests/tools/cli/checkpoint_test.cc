@@ -45,7 +45,7 @@ TEST_F(CheckpointCommand, VerifiesEveryFile) {
   EXPECT_THAT(damaged.out, AllOf(HasSubstr("step-00000001  damaged: "),
                                  HasSubstr("rank-0001-of-0002.safetensors has 500 bytes"),
                                  HasSubstr("step-00000002, which is complete")));
-  // A single step.
+  // The directory may also be a single step.
   EXPECT_EQ(run({"checkpoint", path("run/step-00000001"), "--verify"}).code, 1);
   EXPECT_EQ(run({"checkpoint", path("run/step-00000002"), "--verify"}).code, 0);
 }

@@ -57,7 +57,7 @@ TEST_F(Completion, OffersNothingWhereAnyWordIsValid) {
   EXPECT_THAT(offered({"run", "-n", "2", "--", "./pro"}), IsEmpty());
 }
 
-TEST_F(Completion, ShellsRunWhatIsPrinted) {
+TEST_F(Completion, ShellsRunThePrintedScript) {
   const std::string script =
       cat("source <(", tutti(), " completion bash); COMP_WORDS=(", tutti(),
           " bench all_reduce --alg); COMP_CWORD=3; _tutti ", tutti(), "; echo \"${COMPREPLY[*]}\"");

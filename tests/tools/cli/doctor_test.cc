@@ -69,7 +69,7 @@ std::string write_shell(const std::string& path, const std::string& script,
   return path;
 }
 
-// This host alone, or twice under the names "one" and "two".
+// Examines this host alone, or twice under the names "one" and "two".
 class Doctor : public Cli {
  protected:
   struct Outcome {
@@ -333,7 +333,7 @@ TEST_F(DoctorOfNetwork, NamesAMissingInterface) {
 TEST_F(DoctorOfNetwork, NamesAnInterfaceThatDoesNotReachTheOther) {
   const Json loopback = examine({{"TUTTI_INTERFACE", "lo"}});
   expect_finding(loopback, "interfaces", "error", "127.0.0.1", "cannot connect");
-  // A second address in a network that the other host is not in.
+  // Gives each host a second address in a network that the other host is not in.
   ASSERT_TRUE(spoil(cat("for host in ", a_, " ", b_,
                         "; do ip -n $host link add other type veth peer name far; "
                         "ip -n $host link set other up; ip -n $host link set far up; done; ip -n ",

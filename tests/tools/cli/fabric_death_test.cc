@@ -63,8 +63,8 @@ class FabricDeath : public Deaths, public ::testing::WithParamInterface<std::str
     if (!problem.empty()) GTEST_SKIP() << problem;
   }
 
-  // Its first line reports that a tenth is done, so the ranks are connected. While they connect,
-  // UCX 1.13 may terminate them itself (transport/README.md).
+  // The first line of the training reports that a tenth is done, so the ranks are connected. While
+  // they connect, UCX 1.13 may terminate them itself (transport/README.md).
   Words endless_training() const {
     return {"train",   "--data", write_text(), "--ranks", cat(kRanks),
             "--steps", "2000",   "--hidden",   "64"};

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 class HuggingFaceCommands : public Cli {
  protected:
-  // A byte model, so that any text is valid data.
+  // Trains a model of bytes, so that any text is valid data.
   void train_llama(const std::string& run_directory) {
     expect_good({"train", "--data",    data_, "--model",      "llama",      "--layers",
                  "2",     "--heads",   "4",   "--kv-heads",   "2",          "--width",

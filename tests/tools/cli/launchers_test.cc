@@ -1,5 +1,6 @@
-// Tests the unmodified program under other launchers: the real ones of Open MPI, MPICH and PRRTE;
-// torchrun's (torchrun_test has the real one) and Kubernetes' by their environment variables.
+// Tests the unmodified program under other launchers. Those of Open MPI, MPICH and PRRTE are the
+// real ones. torchrun (see torchrun_test) and Kubernetes are represented by their environment
+// variables.
 #include <csignal>
 #include <cstdlib>
 #include <string>

@@ -20,7 +20,7 @@ class Limits : public Cli {
   }
 };
 
-// The first rank waits for its children in the tree; a single rank waits for nobody.
+// The first of several ranks waits for its children in the tree. A single rank waits for nobody.
 TEST_F(Limits, InitTimeoutMayBeInfinite) {
   for (const std::string forever : {"inf", "1e10", "1e300"}) {
     const Result result =

@@ -125,7 +125,7 @@ TEST_F(Mistakes, LastOfARepeatedOptionCounts) {
   EXPECT_NE(run({"draw", "ring", "--ranks", "5", "--ranks", "4"}).out, once.out);
 }
 
-// Every kind of JSON file that a command reads.
+// Tests every kind of JSON file that a command reads.
 TEST_F(Mistakes, FilesOfDeepBracketsAreRefused) {
   const std::string text = write_text();
   const std::string deep(1'000'000, '[');

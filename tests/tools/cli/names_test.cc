@@ -110,7 +110,7 @@ TEST_F(Names, TrainingAcceptsNamesOfMegatron) {
   EXPECT_EQ(config["training"]["micro_batch"], 8);
   EXPECT_EQ(config["optimizer"]["lr"], 0.5);
   EXPECT_EQ(config["training"]["clip"], 2);
-  // The former name.
+  // The option's former name.
   EXPECT_THAT(output_of({"train", "--print-config", "--data", text, "--hidden", "48"}),
               HasSubstr("48"));
 }

@@ -83,7 +83,7 @@ TEST_F(TwoHosts, StagesDivideTransfersOverTensorRanks) {
   }
 }
 
-// tutti chaos disconnects the cable: temporarily, which only costs time, and permanently.
+// tutti chaos disconnects the cable twice: temporarily, which only costs time, and permanently.
 TEST_F(TwoHosts, AreCutApartByChaos) {
   const std::string link = a_ + "/cable";
   const std::string plan = write("plan", cat(R"({"trials":[
@@ -249,7 +249,7 @@ TEST_F(TwoHosts, RankKilledOnOneEndsBoth) {
     const std::string& host = rank == 0 ? a_ : b_;
     EXPECT_THAT(result.err, EndsWith(cat("tutti run: rank ", rank, " (", host, ", pid ", pid,
                                          ") was killed by signal 9 (Killed)\n")));
-    // The survivors' own messages.
+    // The survivors also print their own messages.
     EXPECT_THAT(result.err, HasSubstr(cat("tutti: rank ", rank, " (")));
     EXPECT_THAT(processes(), IsEmpty());
   }

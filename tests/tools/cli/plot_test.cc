@@ -21,7 +21,7 @@ class Plot : public Cli {
                  "{\"step\": 2, \"loss\": 4.25, \"validation_loss\": 4.5}\n"
                  "{\"validation_loss\": 4.125, \"ranks\": 1}\n");
   }
-  // A run that ended with a non-finite loss before its summary.
+  // Writes the log of a run that ended with a non-finite loss before its summary.
   std::string broken() const {
     return write("broken.jsonl",
                  "{\"step\": 1, \"loss\": 5.5}\n"

@@ -62,7 +62,7 @@ TEST_F(Prices, ExplainShowsHowAKernelRunsACall) {
                              ContainsRegex(" one_shot .* lines "),
                              ContainsRegex("hierarchical .*out: does not run on 8 ranks"),
                              ContainsRegex("What bounds .*: the link of a GPU, (9[0-9]|100)%")));
-  // The barrier has one size, all other collectives a range of them.
+  // The barrier has one size, and all other collectives have a range of sizes.
   const Result all = run({"explain", "all_gather", "-n", "4", "--gpu", "a100"}, kDefaults);
   EXPECT_EQ(all.code, 0) << all.err;
   EXPECT_THAT(all.out, AllOf(ContainsRegex("\n +8  .* lines "),

@@ -28,13 +28,13 @@ class Rails : public TwoHosts {
     if (made.code != 0) GTEST_SKIP() << "no second cable: " << made.err;
   }
 
-  // Bytes that have left the host by this interface.
+  // Returns the bytes that have left the host by this interface.
   uint64_t sent(const std::string& host, const std::string& interface) const {
     const std::string file = cat("/sys/class/net/", interface, "/statistics/tx_bytes");
     return std::stoull(shell(cat("ip netns exec ", host, " cat ", file)).out);
   }
 
-  // Several all-reduces of 8 MiB.
+  // Runs several all-reduces of 8 MiB.
   Result all_reduce(int ranks, const std::string& interfaces,
                     Process::Environment environment = {}) const {
     environment["TUTTI_INTERFACE"] = interfaces;
@@ -44,7 +44,7 @@ class Rails : public TwoHosts {
     return start_on_both(ranks, command, std::move(environment)).finish();
   }
 
-  // All-reduces of 8 MiB over both cables.
+  // Starts all-reduces of 8 MiB over both cables.
   Process start_all_reduces(int count, Process::Environment environment) const {
     environment["TUTTI_INTERFACE"] = "cable,second";
     environment["TUTTI_TIMEOUT"] = "60";
@@ -110,7 +110,7 @@ TEST_F(Rails, LeaveTheSecondAloneWithOneStream) {
 }
 
 TEST_F(Rails, UnreachableOnesAreLostConnections) {
-  // One side has addresses in one network, the other side in another.
+  // One side has addresses in one network, and the other side has addresses in another.
   ASSERT_EQ(shell(cat("ip -n ", b_, " address flush dev second && ip -n ", b_,
                       " address add 10.199.2.2/24 dev second"))
                 .code,
@@ -123,7 +123,7 @@ TEST_F(Rails, UnreachableOnesAreLostConnections) {
                     HasSubstr("remedy: let TUTTI_INTERFACE list")));
 }
 
-// Data in flight over the failed cable and all later data use the other one. The first cable also
+// Data in flight over the failed cable and all later data use the other cable. The first cable also
 // carries the control channel.
 TEST_F(Rails, OneCarriesAllAfterTheOtherFails) {
   for (const std::string cable : {"second", "cable"}) {

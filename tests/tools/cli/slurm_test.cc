@@ -103,8 +103,8 @@ class Slurm : public Cli {
     return words;
   }
 
-  // Name of the second node. Slurm orders nodes by name, and this name follows the first one's. It
-  // leads nowhere.
+  // Name of the second node, which is no host's name. Slurm orders nodes by name, and this name
+  // follows the first node's.
   const std::string second_ = host_name() + "-b";
 
  private:

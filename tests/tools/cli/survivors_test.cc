@@ -28,7 +28,7 @@ constexpr int kSteps = 12;
 
 class Survivors : public Cli {
  protected:
-  // A training that writes its steps' losses; `more` options come last.
+  // Returns a training that writes its steps' losses; `more` options come last.
   Words training(const Words& more, const std::string& losses) const {
     Words words = {"train",     "--data",    text_, "--model",       "gpt2",      "--layers",
                    "2",         "--heads",   "2",   "--width",       "32",        "--context",
@@ -128,7 +128,7 @@ TEST_F(Survivors, ReadTheStateFromDiskIfMemoryLacksIt) {
   }
   Process job = start(training(more, "losses"));
   ASSERT_THAT(job.read_lines(4), SizeIs(4)) << "some tenths are done";
-  // A rank and the holder of the copy of its state.
+  // Kills a rank and the holder of the copy of its state.
   const std::vector<pid_t> both = {process_of_rank(0), process_of_rank(1)};
   for (const pid_t pid : both) ::kill(pid, SIGKILL);
   const Result result = job.finish();
@@ -175,7 +175,7 @@ TEST_F(Survivors, SurviveADeathDuringRecovery) {
   }
 }
 
-// Any two of four ranks: each has copies at two others.
+// Any two of four ranks die. Each rank has copies at two others.
 TEST_F(Survivors, SurviveTwoDeathsAtOnce) {
   for (const int other : {1, 2, 3}) {
     const std::string faults = cat("kill:0:60,kill:", other, ":60");

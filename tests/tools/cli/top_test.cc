@@ -22,7 +22,7 @@ constexpr const char* kOtherToken = "ffeeddccbbaa99887766554433221100";
 
 class Top : public Cli {
  protected:
-  // The command of a job of late_rank.
+  // Returns the command of a job of late_rank.
   static Words job_of(int ranks, const Words& late_rank, const Words& options = {}) {
     Words words = {"run", "-n", cat(ranks)};
     words.insert(words.end(), options.begin(), options.end());
@@ -30,7 +30,7 @@ class Top : public Cli {
     words.insert(words.end(), late_rank.begin(), late_rank.end());
     return words;
   }
-  // One of two ranks started by hand in the test's own directory.
+  // Starts one of two ranks by hand in the test's own directory.
   Process start_rank(const std::string& rank, Process::Environment environment) const {
     environment.merge(Process::Environment{{"RANK", rank}, {"WORLD_SIZE", "2"}});
     const std::string program = std::filesystem::absolute("tests/tools/cli/late_rank");

@@ -24,7 +24,7 @@ class Torchrun : public Cli {
     if (torchrun_.empty()) GTEST_SKIP() << "there is no torchrun (pip install torch): set TORCHRUN";
   }
 
-  // A single agent. By default it would use port 29500, which may be occupied.
+  // Starts a single agent. By default it would use port 29500, which may be occupied.
   Process lone_agent(Words options, const std::string& script,
                      Process::Environment environment = {}) const {
     options.insert(options.end(), {"--master-port", cat(free_port())});

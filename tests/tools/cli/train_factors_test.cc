@@ -92,7 +92,7 @@ TEST_F(TrainFactors, AreRefusedBesideUnsupportedOptions) {
   EXPECT_THAT(result.err, HasSubstr("--factors"));
 }
 
-// Their products would differ in the last bits.
+// On ranks with other instructions, products would differ in the last bits.
 TEST_F(TrainFactors, AreRefusedOnRanksWithOtherInstructions) {
   const std::string script =
       "test ${TUTTI_RANK:-$RANK} = 0 && export TUTTI_CPU=baseline; exec \"$0\" \"$@\"";

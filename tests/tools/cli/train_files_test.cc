@@ -36,7 +36,7 @@ class TrainFiles : public Cli {
     std::map<int, Numbers> steps;
     for (const std::string& line : split(read(path("j")), '\n')) {
       const Json object = Json::parse(line);
-      if (!object.contains("step")) {  // a summary is the last step's
+      if (!object.contains("step")) {  // a summary belongs to the last step
         for (const char* name : {"validation_loss", "perplexity"}) {
           steps.rbegin()->second[name] = object.at(name);
         }
@@ -190,7 +190,7 @@ TEST_F(TrainFiles, DryRunPredictsTheMemory) {
               0.03 * activations);
 }
 
-// Under a launcher, one rank reports it for all ranks.
+// Under a launcher, one rank reports the dry run for all ranks.
 TEST_F(TrainFiles, DryRunOfALaunchersRanksTrainsNothing) {
   const Words job = {"run",   "-n",      "2",      "--no-prefix",  "--",
                      tutti(), "train",   "--data", text_,          "--steps",

@@ -101,7 +101,7 @@ class TrainGpt : public Cli {
   const std::string text_ = write_text();
 };
 
-// A model with matrix products large enough to be divided among threads.
+// The model has matrix products large enough to be divided among threads.
 TEST_F(TrainGpt, EveryNumberOfThreadsGivesTheSameBits) {
   for (const std::string type : {"f32", "bf16"}) {
     const Words wide = {"--width", "192", "--micro-batch", "24", "--batch",     "24",

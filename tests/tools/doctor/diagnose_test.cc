@@ -132,7 +132,7 @@ TEST(Diagnose, FindsDifferentSettings) {
   expect(only(findings), check::kSettings, Severity::error, "b",
          "TUTTI_TRANSPORT is auto on a, c; tcp on b");
   EXPECT_TRUE(rules_out_a_job(findings));
-  // Settings that need not be equal on all ranks.
+  // These settings need not be equal on all ranks.
   hosts = three();
   hosts[1].settings["TUTTI_TIMEOUT"] = "5";
   expect(only(diagnose(hosts)), check::kSettings, Severity::warning, "b", "TUTTI_TIMEOUT");

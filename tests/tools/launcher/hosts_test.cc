@@ -109,7 +109,7 @@ TEST_F(Hosts, ThisOneNeedsNoShell) {
   EXPECT_THAT(result.out, HasSubstr("[1] rank 1 of localhost\n"));
 }
 
-// The agent of host b is killed before its rank has reported. The other agent ends afterwards.
+// Rank 1 kills the agent of host b, which cannot report the rank's end. Rank 0 ends afterwards.
 TEST_F(Hosts, OthersContinueWithoutOneThatIsLost) {
   const std::string file = shell_ + ".agent";
   const Result result =

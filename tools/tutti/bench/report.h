@@ -40,8 +40,8 @@ struct BenchRow {
   std::optional<double> ratio(size_t peer) const;
 };
 
-// The output. The constructor opens the files, so that a wrong path is reported before anything is
-// timed. All methods throw Error(system) if a file cannot be written.
+// Collects and writes the output. The constructor opens the files, so that a wrong path is reported
+// before anything is timed. All methods throw Error(system) if a file cannot be written.
 class BenchReport {
  public:
   // Opens the files. With a null `comm` the report only checks that the files can be written.

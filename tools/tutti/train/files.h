@@ -17,9 +17,9 @@ namespace tutti::tool {
 // Value of `after` that keeps all existing lines.
 inline constexpr std::optional<uint64_t> kWholeFile = std::numeric_limits<uint64_t>::max();
 
-// The files. A resumed run appends to them, after removing the lines of steps that it repeats; a
-// new run truncates them. Files are changed only at the first write, so that a refused run changes
-// nothing.
+// Writes the files. A resumed run appends to them, after removing the lines of steps that it
+// repeats; a new run truncates them. Files are changed only at the first write, so that a refused
+// run changes nothing.
 class TrainFiles {
  public:
   struct Paths {

@@ -83,7 +83,7 @@ TEST(UseGate, DoesNotAbortWithoutUses) {
 }
 
 // A late release must find either the whole object or none.
-TEST(UseGate, ALateUseWaitsForTheEnd) {
+TEST(UseGate, LateUseWaitsForTheDestruction) {
   UseGate gate;
   std::latch is_ending(1);
   std::promise<void> proceed;
@@ -108,7 +108,7 @@ TEST(UseGate, ALateUseWaitsForTheEnd) {
 }
 
 // The thread and address sanitizers detect uses of a destroyed object.
-TEST(UseGate, CallsAbortsAndClosesAtOnce) {
+TEST(UseGate, ConcurrentCallsAbortsAndClosesEnd) {
   constexpr int kRounds = 200;
   constexpr int kThreads = 3;
   for (int round = 0; round < kRounds; ++round) {

@@ -49,7 +49,7 @@ struct Comms {
 
 // Concurrent calls, queries, aborts and destructions on each rank: each call ends with success or
 // an error, and the communicator ends once. The sanitizers detect later uses.
-TEST(NcclThreads, CallsAbortsAndDestructionsAtOnce) {
+TEST(NcclThreads, ConcurrentCallsAbortsAndDestructionsEnd) {
   constexpr int kRounds = 10;
   for (int round = 0; round < kRounds; ++round) {
     const Comms all;

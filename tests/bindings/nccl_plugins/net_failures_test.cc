@@ -31,7 +31,7 @@ struct Pipe {
 
 using NetFailuresTest = NetTest;
 
-TEST_P(NetFailuresTest, NobodyListens) {
+TEST_P(NetFailuresTest, ReportsThatNobodyListens) {
   HandleBytes handle{};
   void* listener = nullptr;
   ASSERT_EQ(net().listen(0, handle, &listener), ncclSuccess);

@@ -117,7 +117,7 @@ class TunerTest : public ::testing::TestWithParam<int> {
   Library library_;
 };
 
-TEST_P(TunerTest, SmallCallsTakeLLAndLargeOnesSimple) {
+TEST_P(TunerTest, SmallCallsUseLLAndLargeCallsUseSimple) {
   Host tuner = host(8, 1);
   for (const ncclFunc_t function : {ncclFuncBroadcast, ncclFuncReduce, ncclFuncAllGather,
                                     ncclFuncReduceScatter, ncclFuncAllReduce}) {
@@ -219,7 +219,7 @@ TEST(GpuClass, ComesFromTheSettingOrTheDevice) {
   EXPECT_EQ(table, Table());
 }
 
-TEST(MeasuredCosts, ReplaceThePublishedOnes) {
+TEST(MeasuredCosts, ReplacePublishedCosts) {
   settings().set("TUTTI_NCCL_GPU", "h100");
   const auto time_of_small = [] {
     Table table;

@@ -271,7 +271,7 @@ TEST_F(Bench, EveryCollectiveHasADigest) {
   }
 }
 
-TEST_F(Bench, ListSaysWhereAnAlgorithmRuns) {
+TEST_F(Bench, ListShowsTheSupportedNumbersOfRanks) {
   const Result list = run({"bench", "all_reduce", "--algorithm", "list"});
   EXPECT_THAT(list.out, HasSubstr("recursive_doubling"));
   EXPECT_THAT(list.out, HasSubstr("canonical"));

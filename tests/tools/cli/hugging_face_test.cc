@@ -101,7 +101,7 @@ TEST_F(HuggingFaceCommands, PlaceholdersOfFilesAreNamed) {
 }
 
 // Weights in blocks of few bits take as much memory as expected, and change the loss by little.
-TEST_F(HuggingFaceCommands, WeightsInFewBits) {
+TEST_F(HuggingFaceCommands, SupportWeightsInFewBits) {
   train_llama(path("run"));
   const Json whole = evaluate(path("run"));
   const auto parameters = [&](const Json& found) {
@@ -203,7 +203,7 @@ TEST_F(HuggingFaceCommands, ExportContainsNothingOfAnOverwrittenModel) {
 }
 
 // The steps of the source run are removed; the model's additional files belong to the new run.
-TEST_F(HuggingFaceCommands, ARunMayStartFromTheOneThatItOverwrites) {
+TEST_F(HuggingFaceCommands, RunMayStartFromTheRunThatItOverwrites) {
   train_llama(path("first"));
   expect_good({"export", path("first"), path("hf")});
   write("hf/tokenizer_config.json", "{}");

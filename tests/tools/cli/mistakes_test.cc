@@ -44,7 +44,7 @@ class Mistakes : public Cli {
   }
 };
 
-TEST_F(Mistakes, OutputThatCannotBeWrittenIsAFailure) {
+TEST_F(Mistakes, UnwritableOutputIsAFailure) {
   const std::string text = write_text();
   for (const std::string& words :
        {std::string("info"), std::string("--help"), std::string("--version"),

@@ -139,7 +139,7 @@ TEST_F(Names, SuggestsTheNearestName) {
   EXPECT_THAT(refusal_of({"draw", "knomail_4", "-n", "4"}), HasSubstr("did you mean knomial_4?"));
 }
 
-TEST_F(Names, PricesAreWrittenAsJson) {
+TEST_F(Names, PredictionsAreWrittenAsJson) {
   output_of({"explain", "allreduce", "-n", "4", "--bytes", "1M", "--json", path("prices")});
   const Json prices = Json::parse(read(path("prices")));
   EXPECT_EQ(prices["collective"], "all_reduce");

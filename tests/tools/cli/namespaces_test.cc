@@ -24,7 +24,7 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 
-TEST_F(TwoHosts, Bench) {
+TEST_F(TwoHosts, RunABenchmark) {
   for (const std::string transport : {"auto", "tcp"}) {
     for (const std::string collective : {"all_reduce", "all_gather", "barrier"}) {
       SCOPED_TRACE(cat(collective, ' ', transport));
@@ -43,7 +43,7 @@ TEST_F(TwoHosts, Bench) {
   }
 }
 
-TEST_F(TwoHosts, RanksInTurn) {
+TEST_F(TwoHosts, GetRanksInTurn) {
   const std::string file = path("result.json");
   const Result result =
       start({"run", "--hosts", a_ + ":2," + b_ + ":2", "--map-by", "node", "--", tutti(), "bench",
@@ -84,7 +84,7 @@ TEST_F(TwoHosts, StagesDivideTransfersOverTensorRanks) {
 }
 
 // tutti chaos disconnects the cable twice: temporarily, which only costs time, and permanently.
-TEST_F(TwoHosts, AreCutApartByChaos) {
+TEST_F(TwoHosts, CanBeDisconnectedByChaos) {
   const std::string link = a_ + "/cable";
   const std::string plan = write("plan", cat(R"({"trials":[
       {"class":"cut","faults":[{"kind":"cut","link":")",
@@ -172,7 +172,7 @@ TEST_F(TwoHosts, AutoSelectsTheFastestMeasuredFabric) {
 // mpirun and mpiexec start a daemon on each host, which forwards the ranks' messages. Each host has
 // its own name: daemons of Open MPI create a directory of that name in /tmp, which fails if two do
 // so at once.
-TEST_F(TwoHosts, OtherLaunchers) {
+TEST_F(TwoHosts, WorkWithOtherLaunchers) {
   const std::string shell = path("rsh");
   std::ofstream(shell)
       << "#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\nhost=$1; shift\n"
@@ -209,7 +209,7 @@ TEST_F(TwoHosts, SharedMemoryAloneDoesNotReachTheOther) {
   EXPECT_THAT(result.err, HasSubstr("remedy"));
 }
 
-TEST_F(TwoHosts, Train) {
+TEST_F(TwoHosts, RunATraining) {
   const std::string text = write_text();
   const Words arguments = {"train",   "--data", text,       "--steps", "10",
                            "--batch", "96",     "--hidden", "32",      "--json"};

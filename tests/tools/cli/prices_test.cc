@@ -83,7 +83,7 @@ TEST_F(Prices, ExplainTakesMeasuredCostsOfGpus) {
   EXPECT_THAT(result.out, AllOf(HasSubstr("gpu.json"), HasSubstr("the launch, 100%")));
 }
 
-TEST_F(Prices, ExplainNamesWhatBoundsACall) {
+TEST_F(Prices, ExplainNamesTheBottleneck) {
   CostModel model = CostModel::defaults();
   model.tcp.wire = 20e-9;
   model.tcp.latency = 1e-3;
@@ -142,7 +142,7 @@ TEST_F(Prices, WrongArgumentsAreRefused) {
   expect_refused({"explain", "all_reduce", "--gpu", "h100", "--group", "2"}, "--gpu excludes");
 }
 
-TEST_F(Prices, ExplainPricesEveryTransport) {
+TEST_F(Prices, ExplainPredictsEveryTransport) {
   const auto price = [&](const char* transport) {
     const Result result =
         run({"explain", "all_reduce", "-n", "4", "--transport", transport}, kDefaults);

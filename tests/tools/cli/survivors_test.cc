@@ -271,7 +271,7 @@ TEST_F(SurvivorsOfARunWithADirectory, MayStillHaveOtherSettings) {
 }
 
 // Spares know the settings that the first ranks derived from the options.
-TEST_F(Survivors, KeepTheBatchThatFollowedFromTheFirstRanks) {
+TEST_F(Survivors, KeepTheBatchOfTheFirstRanks) {
   const Words words = {"train", "--data",    text_, "--steps",         "12", "--hidden",
                        "32",    "--threads", "1",   "--micro-batches", "2",  "--micro-batch",
                        "8",     "--ranks",   "3",   "--spares",        "1",  "--min-ranks",

@@ -41,7 +41,7 @@ TEST_F(Tokenize, EmptyInputIsRefused) {
                  {"no training tokens are left", "the texts are empty"});
 }
 
-TEST_F(Tokenize, BytesAndAValidationFile) {
+TEST_F(Tokenize, WritesBytesAndAValidationFile) {
   const Result result =
       run({"tokenize", "--data", write("text", "0123456789abcdefghi\xc3\xa9"), "--out",
            path("train.bin"), "--validation-out", path("val.bin"), "--validation-share", "0.25"});
@@ -65,7 +65,7 @@ TEST_F(Tokenize, KeepsTheText) {
   EXPECT_EQ(read(text), "0123456789");
 }
 
-TEST_F(Tokenize, PairsOfADirectorysVocabulary) {
+TEST_F(Tokenize, UsesTheVocabularyOfADirectory) {
   std::filesystem::create_directory(path("gpt2"));
   write("gpt2/vocab.json", training::tiny_vocabulary().dump());
   write("gpt2/merges.txt", training::kMerges);

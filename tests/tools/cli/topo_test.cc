@@ -74,7 +74,7 @@ TEST_F(Topo, ShowsAMachineFromAFile) {
   EXPECT_GE(picture.select_nodes("//rect").size(), 11u);
 }
 
-TEST_F(Topo, ReadsWhatItWrote) {
+TEST_F(Topo, ReadsItsOwnFiles) {
   const std::string first = path("first.json");
   const std::string second = path("second.json");
   ASSERT_EQ(run({"topo", "--from", write("four.txt", kFour), "--json", first}).code, 0);

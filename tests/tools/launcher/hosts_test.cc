@@ -87,7 +87,7 @@ TEST_F(Hosts, LoginFileMayPrintAnything) {
   EXPECT_THAT(result.err, Not(HasSubstr("ready")));
 }
 
-TEST_F(Hosts, OneThatDoesNotAnswerIsGivenUp) {
+TEST_F(Hosts, HostThatDoesNotAnswerIsGivenUp) {
   const Result result =
       start(2, "mute,b", "echo rank $RANK", {{"TUTTI_INIT_TIMEOUT", "1"}}).finish();
   EXPECT_NE(result.code, 0);

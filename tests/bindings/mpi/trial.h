@@ -1,4 +1,4 @@
-// One call with random arguments, and its expected results.
+// Declares calls with random arguments, and their expected results.
 #pragma once
 
 #include <mpi.h>

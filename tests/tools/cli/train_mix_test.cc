@@ -113,7 +113,7 @@ TEST_F(TrainMix, DryRunsReportTheRankWithTheMostMemory) {
   EXPECT_THAT(dry.out, HasSubstr("memory of rank 1 "));
 }
 
-// Gradients of all layers are also summed over the tensor ranks.
+// With only batch-parallel layers, gradients are also summed over the tensor ranks.
 TEST_F(TrainMix, WholeMatricesCannotBelongToSeveralGroups) {
   for (const Words& more : {Words{}, Words{"--dry-run"}}) {
     Words words = {"--tp", "2", "--mix", "b,b,b", "--zero", "1", "--optimizer", "soap"};

@@ -89,8 +89,8 @@ struct SimulatedNetwork {
 // Maximum number of simulated steps over all ranks.
 inline constexpr int64_t kMostSteps = 40'000'000;
 
-// Returns the rounds that replace the simulation of programs that are too long, if there are no
-// faults.
+// Returns the rounds whose simulation replaces that of a program that is too long. Returns nothing
+// for shorter programs, and with faults or options that rounds do not support.
 std::optional<Rounds> rounds_in_place_of(const SimulateOptions& options, const Algorithm& algorithm,
                                          const Shape& shape, double bytes, const Network& network);
 

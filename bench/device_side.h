@@ -39,7 +39,8 @@ class DeviceSide {
   void capture(const std::function<void()>& calls);
   void replay() const { graph_->launch(stream_.handle()); }
 
-  // end_timing() returns the GPU time since begin_timing() in microseconds, and blocks for the GPU.
+  // begin_timing() marks the start on the stream. end_timing() waits for the GPU and returns its
+  // time since then in microseconds.
   void begin_timing() { begun_.record(stream_.handle()); }
   double end_timing();
 

@@ -1,4 +1,4 @@
-// Hashes a collective's result: hashes are equal exactly if all bits are equal.
+// Hashes a collective's result. Two hashes are equal exactly if all bits of the results are equal.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // Calibrates the costs inside kernels on this host's GPUs. Times all-reduces with both protocols,
-// then searches for the costs with which the cost walk predicts those times best, starting from the
+// then searches for the costs whose predictions are closest to those times, starting from the
 // published numbers of the GPU class.
 #pragma once
 

@@ -19,9 +19,9 @@ struct Layout {
   Collective collective = Collective::all_reduce;
   int ranks = 1;
   int root = 0;        // root of the collectives for which has_root() is true
-  uint64_t count = 0;  // elements of one block, or of the buffer if there are no blocks
-  // v-variants, which do not use `count`: elements of each rank's block. all_to_allv: elements of
-  // the block from s to r, at index s * ranks + r.
+  uint64_t count = 0;  // number of elements of one block, or of a buffer without blocks
+  // Number of elements of each rank's block, for v-variants, which do not use `count`. For
+  // all_to_allv, index s * ranks + r is the number for the block from rank s to rank r.
   std::vector<uint64_t> uneven;
 
   uint64_t inputs(int rank) const;  // number of elements; 0 if there is no buffer
@@ -62,8 +62,8 @@ enum class Data {
 void fill_part(Data data, DType dtype, ReduceOp op, int ranks, const Part& part, void* to);
 void fill_input(Data data, DType dtype, ReduceOp op, const Layout& layout, int rank, void* input);
 
-// Fill a rank's input, and return its expected output; for rounding data, the result of a canonical
-// algorithm. Bytes of the output that are not written are kUntouched.
+// Returns a rank's expected output; for rounding data, the result of a canonical algorithm. Bytes
+// of the output that are not written are kUntouched.
 inline constexpr std::byte kUntouched{0xa5};
 std::vector<std::byte> expected_output(Data data, DType dtype, ReduceOp op, const Layout& layout,
                                        int rank);

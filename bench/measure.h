@@ -1,6 +1,6 @@
 // Times one collective at one size and checks its results. The method is the same as for peers:
-// before each timed call each rank rewrites its input, because gradients are never in another
-// rank's cache, and the time of a call is that of its slowest rank.
+// each rank rewrites its input before each timed call, so that the input is in no other rank's
+// cache, as with gradients. The time of a call is the time of its slowest rank.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct Case {
   WireFormat wire = WireFormat::plain;
 };
 
-// Returns true if input and output may share memory: one is the other or a block of it
+// Returns true if input and output may share memory, so that one is the other or a block of it
 // (collectives/request.h).
 bool runs_in_place(Collective collective);
 
@@ -47,14 +47,14 @@ std::string name(Collective collective, bool uneven);
 
 // Returns the number of elements of one block (all_reduce: of the buffer) that fit into `bytes`.
 uint64_t element_count(const Case& c, int ranks);
-// Returns the size of these elements in bytes.
+// Returns the size in bytes of a buffer with that many elements per block.
 uint64_t real_bytes(const Case& c, int ranks);
 
-// Returns the size of these elements in the wire format, in bytes.
+// Returns the size of that buffer in the wire format, in bytes.
 uint64_t wire_bytes(const Case& c, int ranks);
 
 // The filled buffers of a case. A case is timed in several rounds, so that peers or other
-// algorithms can be timed in between. The root is rank 0.
+// algorithms can be timed in between.
 class Measurement {
  public:
   Measurement(Communicator& comm, const Case& c);
@@ -96,9 +96,9 @@ class Measurement {
   std::vector<std::byte> pristine_;
   Memory<std::byte> memory_;
   Memory<std::byte> more_memory_;  // memory of the output, unused in place
-  std::byte* input_ = nullptr;     // addresses in these
+  std::byte* input_ = nullptr;     // addresses in memory_ and more_memory_
   std::byte* output_ = nullptr;
-  std::unique_ptr<DeviceSide> device_;  // GPU buffers, which replace these if set
+  std::unique_ptr<DeviceSide> device_;  // GPU buffers, used instead of memory_ if set
   std::vector<Registration> registrations_;
   std::vector<Request> requests_;
 };

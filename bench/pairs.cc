@@ -23,8 +23,8 @@ constexpr int64_t kLongEnough_ns = 20'000'000;  // shortest transfer whose bandw
 constexpr size_t kRepeats = 3;
 constexpr milliseconds kSendFor{1000};
 
-// Makes one round trip with a number that shows whether another one follows. Returns half of its
-// time, in microseconds, on the leading rank.
+// Makes round trips with a number that shows whether another one follows. Returns the median of
+// half a round trip's time, in microseconds, on the leading rank.
 double ping(Communicator& comm, int peer, bool leads) {
   std::vector<double> halves;
   const Deadline deadline = Deadline::after(kPingFor);
@@ -81,7 +81,7 @@ void receive_for_speed(Communicator& comm, int from, std::vector<std::byte>& buf
   }
 }
 
-// Measurements of this rank, by peer; 0 if not measured.
+// Measurements of this rank, indexed by peer; 0: not measured.
 struct Measured {
   std::vector<double> latency_us;
   std::vector<double> bandwidth_GBps;

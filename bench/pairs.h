@@ -12,11 +12,12 @@ namespace tutti::bench {
 // of them.
 using Round = std::vector<std::pair<int, int>>;
 
-// The results, which are on rank 0; 0 for pairs that were not measured.
+// The results, on rank 0. Pairs that were not measured have 0.
 struct PairTimes {
   int ranks = 0;
-  std::vector<double> latency_us;  // half of a round trip, by lower rank, then by the higher one
-  std::vector<double> GBps;        // bandwidth in GB/s, by sender, then by receiver
+  // half of a round trip, indexed by lower rank, then by higher rank
+  std::vector<double> latency_us;
+  std::vector<double> GBps;  // bandwidth in GB/s, indexed by sender, then by receiver
 
   double latency(int a, int b) const { return latency_us[at(a < b ? a : b, a < b ? b : a)]; }
   double bandwidth(int from, int to) const { return GBps[at(from, to)]; }

@@ -39,8 +39,8 @@ double pattern_factor(int rank);
 // bits), combined by composition. The operator is associative, but not commutative, for every type.
 void compose(void* dst, const void* a, const void* b, uint64_t count, DType dtype);
 
-// Writes `value`, rounded to the type as `avg` does, as the element at `index` (pairs: as its
-// value).
+// Writes `value`, rounded to the type as `avg` does, to the element at `index` (for pairs: to the
+// element's value).
 void store(DType dtype, void* data, uint64_t index, double value);
 
 // Returns the number of elements whose bytes differ.

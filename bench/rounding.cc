@@ -17,7 +17,7 @@ namespace {
 // Parameters of a floating-point type.
 struct Format {
   int digits;    // number of digits of the significand
-  int smallest;  // exponents of normal numbers that data may have
+  int smallest;  // smallest exponent of normal numbers in the data
   int largest;
   int tiniest;  // exponent of the smallest subnormal number
 };
@@ -71,7 +71,7 @@ bool has_float(DType dtype) {
 
 void write_rounding(DType dtype, ReduceOp op, int ranks, int rank, uint64_t first, uint64_t count,
                     void* data) {
-  // other types have arbitrary bits
+  // arbitrary bits, which remain for types without floats
   fill_pattern(dtype, ReduceOp::user, ranks, rank, first, count, data);
   if (!has_float(dtype) || op == ReduceOp::user) return;
   for (uint64_t i = 0; i < count; ++i) {
@@ -103,7 +103,7 @@ class CanonicalTree {
   }
 
  private:
-  // Returns the accumulators of ranks begin to end - 1.
+  // Returns the reduction of ranks begin to end - 1, in accumulators.
   std::vector<std::byte> combine(int begin, int end) const {
     if (end - begin == 1) return leaf(begin);
     const int middle =

@@ -227,7 +227,7 @@ void measure(Communicator& comm, std::vector<Observation>& observations,
              std::chrono::nanoseconds within) {
   const Deadline deadline = Deadline::after(within);
   constexpr double kLong = 0.2;  // seconds per call; larger sizes of a slower call are skipped
-  std::map<std::pair<Collective, std::string>, uint64_t> most;  // bytes
+  std::map<std::pair<Collective, std::string>, uint64_t> most;  // largest size to time, in bytes
   for (Observation& o : observations) {
     uint64_t& limit = most.try_emplace({o.collective, o.algorithm}, UINT64_MAX).first->second;
     if (o.bytes > limit) continue;

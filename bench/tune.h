@@ -1,5 +1,5 @@
-// Calibrates a cost model. Times a few calls, then searches for the costs with which the cost walk
-// predicts those times best.
+// Calibrates a cost model. Times a few calls, then searches for the costs whose predictions are
+// closest to those times.
 #pragma once
 
 #include <chrono>

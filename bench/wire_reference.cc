@@ -38,7 +38,7 @@ Values input_values(WireFormat wire, Data data, ReduceOp op, int ranks, int rank
 // Location of an element's values in a buffer; each block begins at an element boundary.
 struct Place {
   uint64_t first = 0;  // index of the first value
-  uint64_t count = 0;  // number of values, of as many elements as were requested
+  uint64_t count = 0;  // number of values in the requested elements
 };
 Place place_of(WireFormat wire, const std::vector<uint64_t>& counts, uint64_t element,
                uint64_t elements) {
@@ -68,7 +68,7 @@ class Reference {
         add_(reduce_kernel(DType::f32, op)),
         expressions_(layout.ranks) {}
 
-  // Computes `count` output elements of one chunk from the input elements from `input` on.
+  // Computes `count` output elements of one chunk, whose inputs begin at element `input`.
   Values of_formula(Expressions::Id id, uint64_t input, uint64_t count) const {
     if (expressions_.is_leaf(id)) return leaf(expressions_.rank_of(id), input, count);
     Values values = of_formula(expressions_.part(id), input, count);

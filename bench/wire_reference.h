@@ -1,6 +1,6 @@
 // Computes the expected results of calls with a wire format (CallOptions::wire). Rounds the inputs
-// by the encoding, and reduces them with the roundings of a formula. For each chunk this formula is
-// in the proof of the call's program (collectives/proof/expression.h).
+// by the encoding, and reduces them with the roundings of a formula. The proof of the call's
+// program contains the formula of each chunk (collectives/proof/expression.h).
 #pragma once
 
 #include <vector>

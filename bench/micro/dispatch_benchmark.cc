@@ -1,6 +1,6 @@
-// Measures the overhead of a call by message size: one rank's part of an all-reduce whose other
-// message has arrived (hot_path.cc counts its instructions), the same as a prepared call, and the
-// look-up of a size's algorithm.
+// Measures the overhead of a call by message size: of one rank's part of an all-reduce when the
+// other rank's message has arrived (hot_path.cc counts its instructions), of the same part as a
+// prepared call, and of the look-up of a size's algorithm.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>

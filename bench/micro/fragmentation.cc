@@ -3,10 +3,10 @@
 //
 //   fragmentation [--steps 40] [--layers 24] [--width 256]
 //
-// The requests are those of a decoder with recomputation, whose steps have sequences of different
+// Requests memory like a decoder with recomputation whose steps have sequences of different
 // lengths. Each block's output is kept until backward, and all other memory is freed at the block's
 // end, so that kept memory separates freed memory (Rajbhandari et al., ZeRO, 2020, section 6.3).
-// The allocator is that of a framework: it takes the best fit among the free blocks, which are
+// The allocator works like a framework's: it takes the best fit among the free blocks, which are
 // split and merged within segments, and never returns segments.
 //
 // Prints sizes in MB: asked (the maximum in use at once), reserved, the largest block that is free
@@ -94,7 +94,7 @@ class BestFit {
   size_t reserved_ = 0;
 };
 
-// Returns the tokens of a step: 512 to 1 024, in an order that repeats after 16 steps.
+// Returns the tokens of a step: 512 to 1 024, in an order that repeats after 17 steps.
 int64_t tokens_of(int64_t step) { return 512 + 32 * (step * 7 % 17); }
 
 // Returns the floats that a block needs besides its output: queries, keys and values, scores,

@@ -3,9 +3,10 @@
 //
 //   fusion [--rows 2048] [--width 256] [--rounds 15]
 //
-// A line for each chain: microseconds of the product alone, and with its chain as one kernel an
-// operator and fused; the bytes that the chain's kernels read and write; and the gain in speed of
-// product and chain. Chains run in turn on one thread in f32, and the times are medians.
+// Prints a line for each chain of operators: the microseconds of the product alone, of the product
+// and one kernel per operator, and of the fused form; the bytes that the chain's kernels read and
+// write; and the speedup of product and chain. Chains run in turn on one thread in f32, and the
+// times are medians.
 //
 //   bias + GeLU           x W^T, + b, GeLU                  the product adds the bias
 //   bias + dropout + add  x W^T, + b, dropout, + residual   the product adds the bias; dropout_add

@@ -1,4 +1,4 @@
-// Runs one rank's part of an all-reduce whose other message has arrived.
+// Runs one rank's part of an all-reduce of two ranks, when the other rank's message has arrived.
 // bench/micro/count_instructions runs it under callgrind, which counts the instructions within
 // counted_call().
 //

@@ -1,5 +1,5 @@
-// Measures the processor time of all-reduces and messages over TCP on loopback, of a pair of ranks
-// that verify hashes and of a pair that does not, in alternation. One thread drives both ranks of a
+// Measures the processor time of all-reduces and messages over TCP on loopback, in alternation for
+// a pair of ranks that verify hashes and for a pair that do not. One thread drives both ranks of a
 // pair, so that no rank waits, and other programs on the machine do not affect the result.
 #include <time.h>
 

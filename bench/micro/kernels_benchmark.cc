@@ -1,5 +1,5 @@
-// Measures the reduction kernels of base/reduce.h: operator/type/instruction set/bytes of each
-// array. The rate shown is that of the result's bytes; twice as many are read.
+// Measures the reduction kernels of base/reduce.h. A benchmark's name is operator/type/instruction
+// set/bytes of each array. The rate counts the bytes of the result; twice as many are read.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>

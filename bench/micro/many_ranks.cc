@@ -84,14 +84,15 @@ Memory memory_now() {
           .shared = share_of_memory_files()};
 }
 
-// What a process reports at the end of a phase. Fixed size, so that it is written to a pipe at
-// once.
+// Report of a process at the end of a phase. It has a fixed size, so that one write to a pipe sends
+// it.
 struct Report {
-  Memory memory;  // since the process started
+  Memory memory;  // increase since the process started
   double seconds = 0;
-  uint64_t messages = 0;           // of the join, sent and received by all ranks of the process
-  uint64_t most_messages = 0;      // of one rank other than 0
-  uint64_t messages_of_first = 0;  // of rank 0
+  // messages of the join that all ranks of the process sent and received
+  uint64_t messages = 0;
+  uint64_t most_messages = 0;      // largest number of messages of a rank other than 0
+  uint64_t messages_of_first = 0;  // messages of rank 0
   bool good = true;
 };
 
@@ -141,7 +142,8 @@ class Ranks {
     }
   }
 
-  // Adds the ranks of `all`, of which some may be in other communicators than the others.
+  // All-reduces rank numbers and checks the sums. The ranks of `all` may be in different
+  // communicators.
   void reduce_all(std::vector<Communicator>& all, Report& report) const {
     for (int round = 0; round < kReductions; ++round) {
       std::vector<int64_t> sums(all.size());
@@ -172,7 +174,7 @@ class Ranks {
     const int groups = std::min(kMostGroups, job_.size);
     for_each_rank([&](size_t i) { parts_[i] = world_[i].split(world_[i].rank() % groups); });
     for (size_t i = 0; i < parts_.size(); ++i) {
-      const int first = world_[i].rank() % groups;  // of this part's ranks
+      const int first = world_[i].rank() % groups;  // first rank of this part in the world
       report.good &= parts_[i].size() == (job_.size - first + groups - 1) / groups;
     }
     reduce_all(parts_, report);

@@ -6,10 +6,10 @@
 //   tutti run -n 2 mixes 20 --model convnet --filters 16 32 --widths 64 --micro-batch 64 --batch 64
 //
 // In each round each mix trains some steps, in a random order, after one step that does not count.
-// A step's time is that of its slowest rank. Beside the median, the slowest step of the fastest
-// tenth is printed: on a host with other load, most of the other steps measure that load. Images
-// are random, 28 x 28, of 10 classes. Without options the network is a perceptron of 5 layers, and
-// the batch 256.
+// A step's time is that of its slowest rank. Beside the median, prints the slowest step of the
+// fastest tenth, because on a host with other load most slower steps measure that load. Images are
+// random, 28 x 28, of 10 classes. Without options the network is a perceptron of 5 layers, and the
+// batch 256.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -78,7 +78,7 @@ RunOptions run_of(const Question& question, int ranks) {
   return run;
 }
 
-// Returns the slowest rank's time in seconds.
+// Runs one step. Returns the slowest rank's time in seconds.
 double time_of_step(Communicator& world, Session& session) {
   world.barrier();
   const auto start = std::chrono::steady_clock::now();
@@ -88,7 +88,7 @@ double time_of_step(Communicator& world, Session& session) {
   return seconds;
 }
 
-// Returns the seconds of all timed steps, by mix.
+// Returns the seconds of all timed steps, indexed by mix.
 std::vector<std::vector<double>> measured(Communicator& world, const RunOptions& run,
                                           const std::vector<Mix>& mixes, int rounds) {
   const auto data = std::make_shared<LoadedData>();

@@ -1,6 +1,6 @@
 // Times an MPI program's collective and one-sided calls. bench/micro/mpi_overhead runs it with and
-// without Tutti before its MPI library, in turn. Prints "Allreduce 1024 12.34": bytes, and
-// the median of microseconds of one call.
+// without Tutti before its MPI library, in turn. Prints lines such as "Allreduce 1024 12.34": the
+// call, the bytes, and the median of the microseconds of one call.
 //
 //   mpi_calls_openmpi [BYTES...]      (started by that library's mpirun)
 #include <mpi.h>

@@ -1,5 +1,5 @@
-// Times the same one-sided calls for Tutti and for MPI: rank 0 makes each call on rank 1's memory,
-// and a flush after it.
+// Times the same one-sided calls for Tutti and for MPI: rank 0 accesses rank 1's memory, and
+// flushes after each access.
 #pragma once
 
 #include <algorithm>

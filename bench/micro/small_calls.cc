@@ -1,5 +1,5 @@
 // Times consecutive all-reduces of 8 bytes through the C interface; rank 0 prints microseconds per
-// call. bench/micro/python_overhead compares Python with it.
+// call. bench/micro/python_overhead compares Python's calls with these.
 //
 //   tutti run -n 2 -- small_calls CALLS
 #include <chrono>

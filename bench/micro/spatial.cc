@@ -1,5 +1,6 @@
-// Compares a 3x3 convolution of images that are divided over all ranks, one above the other, with
-// one of whole images on one rank. Times them in turn, and prints medians of the slowest rank:
+// Compares a 3x3 convolution of images that are divided over all ranks, one above the other, with a
+// convolution of whole images on one rank. Times both in turn, and prints medians of the slowest
+// rank:
 //
 //   tutti run -n 2 -- spatial [--batch 4] [--channels 16] [--turns 15] [SIZE...]
 //
@@ -116,7 +117,7 @@ void measure(Mesh& mesh, const Options& options, int64_t size) {
     return std::chrono::duration<double>(mesh.unit_traffic().waited).count();
   };
   Times alone, cut;
-  for (int turn = -2; turn < options.turns; ++turn) {  // the first two are not counted
+  for (int turn = -2; turn < options.turns; ++turn) {  // the first two turns are not counted
     Times now;
     world.barrier();
     if (world.rank() == 0) {

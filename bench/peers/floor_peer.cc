@@ -17,7 +17,7 @@
 //   all_to_all             its block of every other rank
 //
 // For up to 32 bytes, and for barrier, each rank instead writes one cache line, with the bytes and
-// a sequence number, and waits for that of the next rank.
+// a sequence number, and waits for the next rank's line.
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -149,7 +149,7 @@ std::vector<Copy> FloorRank::copies(const Layout& layout, const Mapping& mapping
   std::vector<Copy> list;
   auto* to = static_cast<std::byte*>(output);
   for (const Part& part : output_parts(layout, rank_)) {
-    // For a reduction, copies the data of the previous rank among those that are reduced.
+    // For a reduction, copies the data of the previous rank of those whose inputs are reduced.
     const int from = part.combined == 0 ? part.rank : (rank_ + part.combined - 1) % part.combined;
     const size_t bytes = part.count * sizeof(float);
     if (from != rank_) {

@@ -1,6 +1,6 @@
 // A lower bound for `tutti bench --device cuda`: the time in which the GPUs' copy engines write
-// each rank's output from the ranks' inputs. For a reduction the data of the previous rank is
-// copied, because a sum reads at least that much. Times are measured by GPU events.
+// each rank's output from the ranks' inputs. For a reduction, each rank copies the data of the
+// previous rank, because a sum reads at least that much. Times are measured by GPU events.
 //
 //   gpu_floor_peer SOCKET-NAME RANKS
 #include <cstdio>

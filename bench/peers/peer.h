@@ -14,7 +14,7 @@ struct Peer {
   std::string program;  // name of its program without "_peer"; empty: the same as `name`
   std::string title;
   bool is_mpi = false;
-  // launchers, any of which starts its ranks; empty: the program starts them
+  // launchers, any of which can start its ranks; empty: the program itself starts them
   std::vector<std::string> launchers;
   std::string packages;    // Debian packages that contain it; empty: it is part of Tutti
   std::string library;     // shared library that its program loads, if any

@@ -109,7 +109,7 @@ void PeerProcess::accept_rank(int arrived) {
 }
 
 PeerProcess::~PeerProcess() {
-  sockets_.clear();  // the end of file makes its ranks exit
+  sockets_.clear();  // the end of file makes the peer's ranks exit
   if (pid_ < 0) return;
   pollfd ended{pidfd_.get(), POLLIN, 0};
   if (::poll(&ended, 1, kEndTimeoutMs) != 1) ::kill(-pid_, SIGKILL);

@@ -65,7 +65,7 @@ std::vector<double> time_calls(const Order& order, Rewrite rewrite, Barrier barr
   return times;
 }
 
-// Starts a process per rank, for libraries without a launcher. If a rank fails, ends all.
+// Starts a process per rank, for libraries without a launcher. If a rank fails, ends all others.
 // `binding`: hardware threads of each rank; empty: no binding. Returns the exit code.
 int run_ranks(int ranks, const std::vector<std::vector<int>>& binding,
               const std::function<void(int rank)>& body);

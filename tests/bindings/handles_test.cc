@@ -10,7 +10,7 @@
 
 namespace {
 
-// A job of one rank: a receive from itself stays in flight until it sends.
+// A job of one rank, in which a receive from itself stays in flight until the rank sends.
 class HandlesTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { ::setenv("TUTTI_TIMEOUT", "0.2", 1); }
@@ -29,14 +29,14 @@ class HandlesTest : public ::testing::Test {
   int32_t value_ = -7;
 };
 
-TEST_F(HandlesTest, ATimeoutOfZeroIsTheSettings) {
+TEST_F(HandlesTest, ZeroTimeoutUsesTheSetting) {
   tutti_call_options_t options = TUTTI_CALL_OPTIONS_INIT;
   tutti_work_t* const work = receive(&options);
   EXPECT_EQ(tutti_wait(work), TUTTI_TIMEOUT) << tutti_error_text();
   tutti_work_free(work);
 }
 
-TEST_F(HandlesTest, ATimeoutOfInfinityIsNone) {
+TEST_F(HandlesTest, InfiniteTimeoutNeverExpires) {
   tutti_call_options_t options = TUTTI_CALL_OPTIONS_INIT;
   options.timeout = INFINITY;
   tutti_work_t* const work = receive(&options);
@@ -50,7 +50,7 @@ TEST_F(HandlesTest, ATimeoutOfInfinityIsNone) {
   tutti_work_free(work);
 }
 
-TEST_F(HandlesTest, ANegativeTimeoutIsRefused) {
+TEST_F(HandlesTest, NegativeTimeoutIsRefused) {
   tutti_call_options_t options = TUTTI_CALL_OPTIONS_INIT;
   options.timeout = -1;
   EXPECT_EQ(tutti_barrier(world_, &options), TUTTI_INVALID_ARGUMENT);

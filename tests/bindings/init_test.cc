@@ -17,12 +17,12 @@ namespace {
 
 class InitTest : public ::testing::Test {
  protected:
-  InitTest() { ::setenv("WORLD_SIZE", "5", 1); }  // and no RANK
+  InitTest() { ::setenv("WORLD_SIZE", "5", 1); }  // RANK is not set
   ~InitTest() override { ::unsetenv("WORLD_SIZE"); }
   static void SetUpTestSuite() { ::setenv("TUTTI_INIT_TIMEOUT", "4", 1); }
 };
 
-TEST_F(InitTest, OptionsWinOverTheEnvironment) {
+TEST_F(InitTest, OptionsOverrideTheEnvironment) {
   const std::string file =
       std::filesystem::path(::testing::TempDir()) / ("tutti-init-" + std::to_string(::getpid()));
   std::vector<std::jthread> ranks;
@@ -119,10 +119,10 @@ TEST_F(InitTest, RanksMeetInTheCallersStore) {
       });
     }
   }
-  EXPECT_TRUE(store.values.empty());  // the address of rank 0 was taken back
+  EXPECT_TRUE(store.values.empty());  // rank 0's address was removed
 }
 
-TEST_F(InitTest, AStoreThatFailsIsNamedWhenTimeIsUp) {
+TEST_F(InitTest, TimeoutNamesTheFailingStore) {
   Store store;
   store.broken = true;
   tutti_store_t functions = store.functions();
@@ -139,7 +139,7 @@ TEST_F(InitTest, AStoreThatFailsIsNamedWhenTimeIsUp) {
   EXPECT_EQ(tutti_init(&world, &options), TUTTI_INVALID_ARGUMENT);
 }
 
-TEST_F(InitTest, WhatBeginsWrongEndsWithItsError) {
+TEST_F(InitTest, EndReturnsTheErrorOfAFailedBegin) {
   tutti_init_options_t options = TUTTI_INIT_OPTIONS_INIT;
   options.ranks = 2;
   options.rank = 1;
@@ -154,7 +154,7 @@ TEST_F(InitTest, WhatBeginsWrongEndsWithItsError) {
   EXPECT_EQ(tutti_init_end(nullptr, &world), TUTTI_INVALID_ARGUMENT);
 }
 
-TEST_F(InitTest, AloneNeedsNoPlace) {
+TEST_F(InitTest, SingleRankNeedsNoRendezvous) {
   tutti_init_options_t options = TUTTI_INIT_OPTIONS_INIT;
   options.ranks = 1;
   tutti_comm_t* world = nullptr;
@@ -163,7 +163,7 @@ TEST_F(InitTest, AloneNeedsNoPlace) {
   tutti_destroy(world);
 }
 
-TEST_F(InitTest, WithoutOptionsHalfAnEnvironmentIsAnError) {
+TEST_F(InitTest, IncompleteEnvironmentIsAnError) {
   tutti_comm_t* world = nullptr;
   EXPECT_EQ(tutti_init(&world, nullptr), TUTTI_BOOTSTRAP);
   EXPECT_NE(std::string(tutti_error_text()).find("WORLD_SIZE is set, but RANK is not"),

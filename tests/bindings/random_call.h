@@ -65,7 +65,7 @@ struct Call {
   std::vector<uint64_t>
       lengths;  // block lengths; all_to_all: rank a's block for rank b is at a * p + b
   Wrong wrong = Wrong::nothing;
-  int wrong_rank = -1;  // -1: all
+  int wrong_rank = -1;  // rank that makes the error; -1: all ranks
   uint64_t absurd = 0;
   uint64_t garbage = 0;
 

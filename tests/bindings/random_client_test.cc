@@ -93,7 +93,8 @@ class Client {
     ASSERT_EQ(tutti_split(world_, 0, 0, &comm_), TUTTI_OK) << tutti_error_text();
   }
 
-  // A barrier, because an abort would otherwise hit earlier calls that other ranks have completed.
+  // A barrier before an abort. Otherwise the abort would also end earlier calls that some ranks
+  // have completed.
   void all_have_come_here() { ASSERT_EQ(tutti_barrier(world_, nullptr), TUTTI_OK); }
 
   Call wrong_call(int rank) {
@@ -147,7 +148,7 @@ class Client {
     renew();
   }
 
-  // Drops the handle of a call in flight; a later call ends after it.
+  // Drops the handle of a call in flight, and checks that a later call completes after it.
   void make_and_drop(const Call& call) {
     const Side side(call, rank_, p_);
     if (call.takes_part(rank_, p_)) {
@@ -163,7 +164,7 @@ class Client {
     if (call.takes_part(rank_, p_)) side.expect_right();
   }
 
-  // One rank aborts; all ranks learn of it, and which rank it was.
+  // One rank aborts. All ranks report the abort and which rank made it.
   void give_up() {
     EXPECT_EQ(tutti_comm_status(comm_), TUTTI_OK);
     all_have_come_here();
@@ -246,10 +247,10 @@ class Client {
 
 class RandomClient : public ::testing::TestWithParam<int> {};
 
-TEST_P(RandomClient, GetsAnErrorOrWhatItAskedFor) {
+TEST_P(RandomClient, GetsAnErrorOrTheRightResult) {
   ::setenv("TUTTI_TOKEN", "a token of random_client", 1);
   ::setenv("TUTTI_LOG", "error", 1);
-  ::setenv("TUTTI_TIMEOUT", "20", 1);  // for what would hang
+  ::setenv("TUTTI_TIMEOUT", "20", 1);  // ends calls that would hang
   ::unsetenv("RANK");
   ::unsetenv("WORLD_SIZE");
   const int p = GetParam();

@@ -1,5 +1,5 @@
-// A random exchange of messages over the C interface: tags, any source, receives longer than their
-// messages, probes, in any order of the receivers.
+// Makes a random exchange of messages over the C interface, with tags, receives from any source,
+// receives longer than their messages, and probes. Each receiver receives in any order.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace tutti::testing {
 
 class Messages {
  public:
-  // `shared` is the same generator on all ranks, `own` this rank's.
+  // `shared`: generator with the same state on all ranks. `own`: this rank's generator.
   Messages(tutti_comm_t* comm, Random& shared, Random& own)
       : comm_(comm), own_(own), rank_(tutti_rank(comm)) {
     const auto p = static_cast<uint64_t>(tutti_size(comm));
@@ -77,7 +77,7 @@ class Messages {
     int32_t source = TUTTI_ANY_SOURCE;
     Values got(kMost);
     tutti_message_t message = TUTTI_MESSAGE_INIT;
-    if (own_.once_in(2)) {  // looked at first, and taken as what it is
+    if (own_.once_in(2)) {  // probes first, and receives exactly the probed message
       int found = 0;
       while (found == 0) {
         ASSERT_EQ(own_.once_in(2)

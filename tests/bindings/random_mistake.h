@@ -38,7 +38,7 @@ struct ErroneousArguments {
   void* memory = nullptr;
   int done = 0;
 
-  // Uses a work of this rank only, complete or not.
+  // Calls `use` with a work of this rank only, complete or not.
   template <typename Use>
   tutti_status_t with_work(Use use) {
     const std::array<int32_t, 1> self = {tutti_rank(comm)};
@@ -77,7 +77,7 @@ inline const std::vector<Mistake>& mistakes_with_calls() {
         return tutti_barrier(d.comm, &d.options);
       },
       [](ErroneousArguments& d) {
-        d.options.after = &d.work;  // NULL
+        d.options.after = &d.work;  // the list contains NULL
         d.options.after_count = 1;
         return tutti_barrier_async(d.comm, &d.options, &d.work);
       },
@@ -211,14 +211,14 @@ inline const std::vector<Mistake>& mistakes_with_communicators() {
         d.init.store = &store;
         return tutti_init_begin(&d.joining, &d.init);
       },
-      [](ErroneousArguments& d) {  // one that fails
+      [](ErroneousArguments& d) {  // a store whose functions fail
         tutti_store_t store = TUTTI_STORE_INIT;
         store.set = [](const char*, const char*, void*) { return -1; };
         store.get = [](const char*, char*, size_t, void*) { return -1; };
         d.init.ranks = 2;
         d.init.rank = d.random.once_in(2) ? 1 : 0;
         d.init.store = &store;
-        d.init.timeout = 0.05;  // a failing get() is asked again
+        d.init.timeout = 0.05;  // a failing get() is called again
         return tutti_init(&d.other, &d.init);
       },
       [](ErroneousArguments& d) { return tutti_init_begin(nullptr, &d.init); },

@@ -276,7 +276,7 @@ class Side {
   Call call_;
   int rank_;
   int p_;
-  uint64_t inputs_ = 0;  // elements
+  uint64_t inputs_ = 0;  // number of elements
   uint64_t outputs_ = 0;
   std::vector<uint64_t> input_counts_;
   std::vector<uint64_t> input_places_;

@@ -30,7 +30,7 @@ tutti_comm_t* join(int rank, int size, const std::string& name) {
   return comm;
 }
 
-// Work of threads on a communicator until it is aborted.
+// Body of threads that call on a communicator until it is aborted.
 
 void reduce_until_aborted(tutti_comm_t* comm) {
   std::array<int32_t, 64> values{};
@@ -80,8 +80,8 @@ void use_memory_until_aborted(tutti_comm_t* comm) {
   }
 }
 
-// As a watchdog does: one thread aborts while others are in calls. Only when these have returned is
-// the communicator destroyed.
+// One thread aborts while others are in calls, as a watchdog does. The communicator is destroyed
+// once these calls have returned.
 TEST(Threads, CallsEndWhenAnotherThreadAborts) {
   constexpr int kRanks = 2;
   constexpr int kRounds = 12;
@@ -111,8 +111,8 @@ TEST(Threads, CallsEndWhenAnotherThreadAborts) {
   }
 }
 
-// A call that followed a work must not keep destroyed objects alive.
-TEST(Threads, AWorkThatWasFollowedIsLetGoOf) {
+// A call that waited for a work must not keep destroyed objects alive.
+TEST(Threads, FollowedWorkDoesNotKeepTheCommunicator) {
   std::promise<void> checked;
   std::jthread other([&] {
     tutti_comm_t* const comm = join(1, 2, "followed");

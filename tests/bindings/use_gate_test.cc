@@ -14,7 +14,7 @@
 namespace tutti {
 namespace {
 
-TEST(UseGate, LetsNobodyInOnceItIsClosed) {
+TEST(UseGate, RefusesUsesOnceItIsClosed) {
   UseGate gate;
   EXPECT_TRUE(gate.is_open());
   EXPECT_TRUE(gate.enter());
@@ -27,7 +27,7 @@ TEST(UseGate, LetsNobodyInOnceItIsClosed) {
   EXPECT_FALSE(gate.enter_until_closed());
 }
 
-TEST(UseGate, CloseWaitsForThoseInsideAndRefusesOthers) {
+TEST(UseGate, CloseWaitsForUsesAndRefusesOthers) {
   UseGate gate;
   auto inside = std::make_unique<UseGate::Use>(gate.enter());
   std::atomic<bool> destroyed = false;
@@ -64,7 +64,7 @@ TEST(UseGate, AnAbortReachesTheCallThatACloseWaitsFor) {
   EXPECT_TRUE(destroyed);
 }
 
-TEST(UseGate, AbortsThoseWhoStayForTooLong) {
+TEST(UseGate, AbortsUsesThatTakeTooLong) {
   UseGate gate;
   std::promise<void> aborted;
   std::jthread caller([&, inside = gate.enter()] { aborted.get_future().wait(); });
@@ -74,7 +74,7 @@ TEST(UseGate, AbortsThoseWhoStayForTooLong) {
   EXPECT_TRUE(destroyed);
 }
 
-TEST(UseGate, DoesNotAbortWhereNobodyIsInside) {
+TEST(UseGate, DoesNotAbortWithoutUses) {
   UseGate gate;
   bool destroyed = false;
   gate.close(
@@ -83,7 +83,7 @@ TEST(UseGate, DoesNotAbortWhereNobodyIsInside) {
 }
 
 // A late release must find either the whole object or none.
-TEST(UseGate, ALateUseWaitsForTheEnd) {
+TEST(UseGate, LateUseWaitsForTheDestruction) {
   UseGate gate;
   std::latch is_ending(1);
   std::promise<void> proceed;
@@ -108,7 +108,7 @@ TEST(UseGate, ALateUseWaitsForTheEnd) {
 }
 
 // The thread and address sanitizers detect uses of a destroyed object.
-TEST(UseGate, CallsAbortsAndClosesAtOnce) {
+TEST(UseGate, ConcurrentCallsAbortsAndClosesEnd) {
   constexpr int kRounds = 200;
   constexpr int kThreads = 3;
   for (int round = 0; round < kRounds; ++round) {

@@ -1,6 +1,6 @@
-// Fuzzes a rank's real control channel whose child sends arbitrary bytes: rank 0 of two, over the
-// loopback. The input follows rank 1's handshake; its first byte selects whether the messages
-// before the rank table are correct.
+// Fuzzes the real control channel of rank 0 of two, over the loopback: its child, rank 1, sends
+// arbitrary bytes after its handshake. The input's first byte selects whether the messages before
+// the rank table are correct.
 #include "transport/bootstrap/control/control.h"
 
 #include <sys/socket.h>

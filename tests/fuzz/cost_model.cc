@@ -1,4 +1,4 @@
-// Fuzzes files of `tutti tune`. An accepted one is written and read back as the same.
+// Fuzzes files of `tutti tune`. An accepted one is written, and must be the same when read back.
 #include "collectives/cost/cost_model.h"
 
 #include "tests/fuzz/target.h"

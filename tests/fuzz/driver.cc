@@ -32,13 +32,13 @@ namespace {
 
 constexpr size_t kLongest = 64 << 10;
 constexpr double kMostSeconds = 6;  // limit of processor time for one input, also with sanitizers
-constexpr int kSecondsBetweenLooks = 20;  // for an input that never ends
+constexpr int kSecondsBetweenLooks = 20;  // interval of the checks for an input that never ends
 
 // Accessible to signal handlers until the process ends.
 std::string& current = *new std::string;
 uint64_t number = 0;
 uint64_t number_at_last_look = 0;
-uint64_t most_megabytes = 256;  // that the process may grow by
+uint64_t most_megabytes = 256;  // limit of the process's growth
 std::string& finding_path = *new std::string;
 
 void save_and_end(int signal) {
@@ -98,7 +98,7 @@ std::string content_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// In an order independent of the file system.
+// Reads the inputs in an order that does not depend on the file system.
 std::vector<std::string> read_corpus(const std::vector<std::string>& paths) {
   std::vector<std::filesystem::path> files;
   for (const std::string& path : paths) {

@@ -1,6 +1,6 @@
 // Fuzzes frames of a control link and their handling: agreements, deaths and aborts, questions and
-// answers, what ranks report about themselves, and the rank table. (control.cc fuzzes the thread
-// that does this in a job.)
+// answers, ranks' reports about themselves, and the rank table. (control.cc fuzzes the thread that
+// handles frames in a job.)
 #include <sys/socket.h>
 
 #include <deque>

@@ -8,7 +8,7 @@ namespace tutti::training {
 
 namespace {
 
-// Limits the model's size, so that it is created at once.
+// Returns true if the model is small enough to be created quickly.
 bool is_small(const Json& model) {
   return model.value<int64_t>("layers", 0) <= 64 && model.value<int64_t>("width", 0) <= 1 << 16;
 }

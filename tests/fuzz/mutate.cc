@@ -82,7 +82,7 @@ void Mutator::change_number_in_text(std::string& input) {
   const auto begin = static_cast<size_t>(digit - input.begin());
   const size_t end = std::min(input.find_first_not_of("0123456789", begin), input.size());
   std::string number = kNumbers[below(kNumbers.size())];
-  if (one_in(3) && end - begin < 18) {  // one beside it is wrong more quietly
+  if (one_in(3) && end - begin < 18) {  // an error of one is less likely to be detected
     number = std::to_string(std::stoll(input.substr(begin, end - begin)) + (one_in(2) ? 1 : -1));
   }
   input.replace(begin, end - begin, number);
@@ -155,7 +155,8 @@ void Mutator::change(std::string& input) {
   }
 }
 
-// Few changes: with many, the first one is refused and the others are never reached.
+// Makes few changes, because a parser refuses the input at the first wrong one and never reaches
+// the others.
 std::string Mutator::next() {
   std::string input = corpus_[below(corpus_.size())];
   for (size_t changes = 1 + below(4); changes > 0; --changes) change(input);

@@ -1,4 +1,4 @@
-// Almost valid inputs: mutations of a corpus. The same seed gives the same inputs.
+// Produces almost valid inputs by mutating a corpus. The same seed gives the same inputs.
 #pragma once
 
 #include <cstdint>

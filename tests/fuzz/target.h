@@ -20,7 +20,7 @@ inline std::string_view text_of(const uint8_t* data, size_t size) {
 }
 
 // Calls `use`, which may throw an Error whose text contains `where`. Another exception, or an Error
-// without it, ends the process.
+// without `where`, ends the process.
 void take(std::string_view where, const std::function<void()>& use) noexcept;
 
 // Ends the process unless `truth`: checks an invariant of accepted inputs.
@@ -33,7 +33,8 @@ struct Counts {
 };
 Counts counts();
 
-// A file with the input's content, at one path for all inputs. For readers that take a path.
+// A file with the input's content, for readers that take a path. The path is the same for all
+// inputs.
 class InputFile {
  public:
   // `name` is the file's own name.

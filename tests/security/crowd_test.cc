@@ -53,7 +53,7 @@ std::string words(int number) {
     case 1:
       return "GET / HTTP/1.1\r\nHost: " + std::string(4096, 'x');
     case 2:
-      return forged.substr(0, 1);  // and then nothing
+      return forged.substr(0, 1);  // the first byte of a Hello, and nothing else
     case 3:
       return forged;
     default:
@@ -106,8 +106,8 @@ class Child {
   std::optional<int> code_;
 };
 
-// During the job's formation and while it computes.
-TEST(Crowd, DoesTheJobNoHarm) {
+// The crowd attacks while the job forms and while it computes.
+TEST(Crowd, DoesNotDisturbTheJob) {
   LocalRendezvous rendezvous;
   Child attacker([&] {
     crowd(rendezvous.port());
@@ -133,8 +133,8 @@ TEST(AnotherUser, GetsNothingFromTheUnixSocket) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const std::string name = "tutti-users-test-" + std::to_string(::getpid());
   bootstrap::DescriptorService service(name, 2, 0);
-  // Returns 0: dropped silently; 1: received an answer; 2: no connection; 3: a sandbox without
-  // other users.
+  // Connects as `user`. Returns 0: dropped silently; 1: received an answer; 2: no connection; 3: a
+  // sandbox without other users.
   const auto knock = [&](uid_t user) {
     if (::setresuid(user, user, user) != 0) return 3;
     Fd socket;

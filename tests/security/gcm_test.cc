@@ -43,7 +43,7 @@ Bytes seal(Gcm& gcm, const Gcm::Nonce& nonce, const Bytes& header, const Bytes& 
   return sealed;
 }
 
-// Returns false if the record is refused.
+// Decrypts a record. Returns false if the record is refused.
 bool open(Gcm& gcm, const Gcm::Nonce& nonce, const Bytes& header, const Bytes& sealed,
           Bytes& plain) {
   plain.resize(sealed.size() - Gcm::kTagBytes);
@@ -68,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(By, Gcms, ::testing::Bool(), [](const auto& info) {
 });
 
 // Test case 3 of McGrew and Viega, "The Galois/Counter Mode of Operation".
-TEST_P(Gcms, IsWhatThePaperSays) {
+TEST_P(Gcms, MatchesThePaper) {
   const auto gcm = make(array_of<16>(from_hexadecimal("feffe9928665731c6d6a8f9467308308")));
   const auto nonce = array_of<12>(from_hexadecimal("cafebabefacedbaddecaf888"));
   const Bytes plain = from_hexadecimal(
@@ -83,7 +83,7 @@ TEST_P(Gcms, IsWhatThePaperSays) {
   EXPECT_EQ(opened, plain);
 }
 
-TEST_P(Gcms, IsTheSameAsOpenssls) {
+TEST_P(Gcms, MatchesOpenssl) {
   std::mt19937 random(1);
   const auto fill = [&](auto& bytes) {
     for (auto& byte : bytes) byte = static_cast<std::decay_t<decltype(byte)>>(random());
@@ -106,7 +106,7 @@ TEST_P(Gcms, IsTheSameAsOpenssls) {
   }
 }
 
-TEST_P(Gcms, AnyBitThatIsChangedIsNoticed) {
+TEST_P(Gcms, DetectsAnyChangedBit) {
   const Gcm::Nonce nonce = {1};
   const auto gcm = make({2});
   const Bytes header(5, std::byte{3});

@@ -41,7 +41,8 @@ struct LargeRecords {
   bool right;
 };
 
-// Parameter: both kinds of records have the same wire format.
+// Parameter: the kinds of records that the two ends use for large data. They have the same wire
+// format.
 class TlsRecords : public ::testing::TestWithParam<LargeRecords> {};
 
 INSTANTIATE_TEST_SUITE_P(Ends, TlsRecords,
@@ -81,7 +82,7 @@ class Wire {
     }
     return said;
   }
-  // After it, each end uses OpenSSL's records, or our own for large data.
+  // Completes the handshake. Then each end uses OpenSSL's records, or our own for large data.
   void expect_hands_shaken(LargeRecords much) {
     ASSERT_THAT(shake_hands(), ::testing::Each(0));
     if (much.left) left.use_large_records();
@@ -113,7 +114,7 @@ std::string hear(ByteStream& stream, int* error = nullptr) {
   return text;
 }
 
-TEST_P(TlsRecords, CarriesWhatIsSaidAndShowsNothingOfIt) {
+TEST_P(TlsRecords, CarriesDataAndRevealsNoneOfIt) {
   Wire wire;
   wire.expect_hands_shaken(GetParam());
   const std::string secret = "nobody else may read this";
@@ -128,12 +129,12 @@ TEST_P(TlsRecords, CarriesWhatIsSaidAndShowsNothingOfIt) {
   EXPECT_EQ(hear(wire.left), "and back");
 }
 
-TEST(Tls, WithAnotherKeyThereIsNoConnection) {
+TEST(Tls, AnotherKeyGivesNoConnection) {
   Wire wire(kOtherKey);
   EXPECT_THAT(wire.shake_hands(), ::testing::Contains(EBADMSG));
 }
 
-TEST_P(TlsRecords, WhatIsChangedOnTheWayIsAnError) {
+TEST_P(TlsRecords, ChangedBytesAreAnError) {
   for (const size_t at : {0, 2, 5, 20}) {
     Wire wire;
     wire.expect_hands_shaken(GetParam());
@@ -143,12 +144,13 @@ TEST_P(TlsRecords, WhatIsChangedOnTheWayIsAnError) {
     wire.give_right(bytes);
     int error = 0;
     EXPECT_EQ(hear(wire.right, &error), "") << at;
-    if (at == 2) continue;  // of no meaning, or a longer record that does not come
+    // byte 2 has no meaning, or announces a longer record that does not come
+    if (at == 2) continue;
     EXPECT_EQ(error, EBADMSG) << at;
   }
 }
 
-TEST_P(TlsRecords, WhatIsRepeatedLeftOutOrInjectedIsAnError) {
+TEST_P(TlsRecords, RepeatedMissingOrInjectedRecordsAreAnError) {
   const std::string record = std::string("\x17\x03\x03\x00\x20", 5) + std::string(32, 'x');
   const auto meddle = [&](auto change) {
     Wire wire;
@@ -171,7 +173,7 @@ TEST_P(TlsRecords, WhatIsRepeatedLeftOutOrInjectedIsAnError) {
   meddle([](auto& first, auto&) { return Bytes{first, "GET / HTTP/1.0\r\n\r\n"}; });
 }
 
-TEST(Tls, ARecordedConnectionIsOfNoUse) {
+TEST(Tls, RecordedConnectionCannotBeReplayed) {
   Wire wire;
   EXPECT_EQ(wire.left.shake_hands(), EAGAIN);
   const std::string said = wire.to_right();
@@ -188,7 +190,7 @@ TEST(Tls, ARecordedConnectionIsOfNoUse) {
   EXPECT_EQ(again.right.shake_hands(), EBADMSG);
 }
 
-TEST_P(TlsRecords, ASocketThatIsFullIsGoneOnWithLater) {
+TEST_P(TlsRecords, ResumesWhenAFullSocketHasSpace) {
   Wire wire;
   wire.expect_hands_shaken(GetParam());
   std::string sent(4 << 20, '\0');
@@ -196,7 +198,7 @@ TEST_P(TlsRecords, ASocketThatIsFullIsGoneOnWithLater) {
   size_t at = 0;
   std::string received;
   while (at < sent.size()) {
-    // From different memory each time, as a message that was buffered meanwhile.
+    // Sends from different memory each time, like a message that was buffered in between.
     const std::string rest = sent.substr(at);
     const ssize_t taken = say(wire.left, rest.substr(0, 40),
                               std::string_view(rest).substr(std::min<size_t>(40, rest.size())));
@@ -236,7 +238,7 @@ TEST_P(TlsRecords, KeysAreRenewed) {
   }
 }
 
-TEST_P(TlsRecords, IsReadInPiecesOfAnySize) {
+TEST_P(TlsRecords, CanBeReadInPiecesOfAnySize) {
   Wire wire;
   wire.expect_hands_shaken(GetParam());
   std::string sent(60'000, '\0');
@@ -258,8 +260,9 @@ TEST_P(TlsRecords, IsReadInPiecesOfAnySize) {
   EXPECT_TRUE(received == sent);
 }
 
-// Also directly after a record that is read together with the reset, which a socket reports once.
-TEST_P(TlsRecords, AResetIsNoEnd) {
+// The reset directly follows a record and is read together with it. A socket reports a reset only
+// once.
+TEST_P(TlsRecords, ResetIsAnErrorAfterTheLastData) {
   Wire wire;
   wire.expect_hands_shaken(GetParam());
   say(wire.left, "last words");
@@ -272,7 +275,7 @@ TEST_P(TlsRecords, AResetIsNoEnd) {
   EXPECT_EQ(error, ECONNRESET);
 }
 
-TEST_P(TlsRecords, AnEndIsAnEnd) {
+TEST_P(TlsRecords, EndOfStreamIsReported) {
   Wire wire;
   wire.expect_hands_shaken(GetParam());
   say(wire.left, "the last words");
@@ -284,7 +287,7 @@ TEST_P(TlsRecords, AnEndIsAnEnd) {
   EXPECT_EQ(wire.right.receive(&byte, 1), 0);
   EXPECT_EQ(wire.right.receive(&byte, 1), 0);
   say(wire.right, "nobody");
-  EXPECT_EQ(say(wire.right, "nobody"), -1);  // and no SIGPIPE
+  EXPECT_EQ(say(wire.right, "nobody"), -1);  // fails without SIGPIPE
 }
 
 }  // namespace

@@ -106,7 +106,7 @@ TEST_F(OnTheWire, DataCanBeReadUnlessEncrypted) {
   }
 }
 
-// Host names, settings, addresses.
+// The attacker looks for host names, settings and addresses.
 TEST_F(OnTheWire, NothingOfTheControlChannelCanBeRead) {
   for (const std::string& token : {std::string(), rendezvous_.token()}) {
     LocalRendezvous fresh;
@@ -122,7 +122,7 @@ TEST_F(OnTheWire, NothingOfTheControlChannelCanBeRead) {
   }
 }
 
-TEST_F(OnTheWire, AChangedBitIsAnErrorAndNoResult) {
+TEST_F(OnTheWire, ChangedBitIsAnErrorAndNoResult) {
   const auto flip = [](size_t connection, size_t before, std::string& bytes) {
     const size_t at = 100'000;
     if (connection != kControlLink && before <= at && at < before + bytes.size()) {
@@ -136,8 +136,8 @@ TEST_F(OnTheWire, AChangedBitIsAnErrorAndNoResult) {
   EXPECT_EQ(errors[0]->code(), ErrorCode::corrupted);
 }
 
-// Once, on data connections where two adjacent 16-bit words differ: TCP's checksum is a sum of
-// words and does not detect it.
+// Swaps two adjacent 16-bit words that differ, once, on a data connection. TCP's checksum is a sum
+// of words, so it does not detect the swap.
 Proxy::Meddle swap_two_words(bool& swapped) {
   return [&swapped](size_t connection, size_t before, std::string& bytes) {
     constexpr size_t kPastTheHandshake = 4096;
@@ -150,8 +150,8 @@ Proxy::Meddle swap_two_words(bool& swapped) {
   };
 }
 
-// Without the check the sum is wrong, and no error is reported.
-TEST_F(OnTheWire, WordsThatChangePlacesAreAnErrorAndNoSum) {
+// Without TUTTI_INTEGRITY the sum is wrong, and no error is reported.
+TEST_F(OnTheWire, SwappedWordsAreAnErrorAndNoSum) {
   for (const std::string integrity : {"off", "on"}) {
     SCOPED_TRACE(integrity);
     settings().set("TUTTI_INTEGRITY", integrity);
@@ -191,7 +191,7 @@ TEST_F(OnTheWire, WordsThatChangePlacesAreAnErrorAndNoSum) {
   }
 }
 
-TEST_F(OnTheWire, AnotherCheckOnOneRankIsAnError) {
+TEST_F(OnTheWire, DifferentIntegritySettingsAreAnError) {
   const Proxy proxy(rendezvous_.port());
   std::vector<Job> both = jobs(false);
   both[0].wire_settings = "TUTTI_INTEGRITY=auto;";
@@ -202,8 +202,8 @@ TEST_F(OnTheWire, AnotherCheckOnOneRankIsAnError) {
   EXPECT_THAT(settings().wire_settings(), HasSubstr("TUTTI_INTEGRITY=auto;"));
 }
 
-// The second run shows that the forgery is valid: without a token it is believed.
-TEST_F(OnTheWire, AForgedDeathIsNotBelieved) {
+// The second run shows that the forgery is valid: without a token it is accepted.
+TEST_F(OnTheWire, ForgedDeathIsIgnored) {
   const std::string forged = bootstrap::death_frame(
       {.rank = 1, .text = "rank 1 was killed, says the attacker", .certain = true});
   for (const std::string& token : {rendezvous_.token(), std::string()}) {
@@ -226,7 +226,7 @@ TEST_F(OnTheWire, AForgedDeathIsNotBelieved) {
   }
 }
 
-TEST_F(OnTheWire, ARecordedConnectionIsRefused) {
+TEST_F(OnTheWire, RecordedConnectionIsRefused) {
   const Proxy proxy(rendezvous_.port());
   const auto errors = run(jobs(true), proxy, [&](Communicator& world) {
     std::string text(1000, 'x');
@@ -256,7 +256,7 @@ TEST_F(OnTheWire, ARecordedConnectionIsRefused) {
 }
 
 // Rank 1's data connection to rank 0 is redirected to rank 2, whose listener the attacker knows.
-TEST_F(OnTheWire, AConnectionThatIsLedElsewhereIsRefused) {
+TEST_F(OnTheWire, RedirectedConnectionIsRefused) {
   std::vector<Job> three;
   for (const int rank : {0, 1, 2}) three.push_back(rendezvous_.job(rank, 3));
   std::atomic<uint16_t> port_of_two{0};

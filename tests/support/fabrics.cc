@@ -8,7 +8,8 @@
 
 namespace tutti::testing {
 
-// UCX's hooks for freed memory run where a thread has left the thread sanitizer, and crash there.
+// UCX's hooks for freed memory also run in threads that have left the thread sanitizer, and crash
+// there.
 std::string lacks(std::string_view transport) {
 #ifdef __SANITIZE_THREAD__
   ::setenv("UCX_MEM_EVENTS", "n", 0);

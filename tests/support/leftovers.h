@@ -22,7 +22,8 @@ inline size_t entries_of(const char* folder) {
 inline size_t open_descriptors() { return entries_of("/proc/self/fd"); }
 inline size_t running_threads() { return entries_of("/proc/self/task"); }
 
-// Waits, because a joined thread may stay in /proc for a moment: the kernel wakes the joiner first.
+// Returns the number of threads, after waiting until it is at most `expected`: a joined thread may
+// stay in /proc for a moment, because the kernel wakes the joiner first.
 inline size_t threads_at_rest(size_t expected) {
   const Deadline deadline = Deadline::after(std::chrono::seconds(10));
   size_t count = 0;
@@ -30,7 +31,7 @@ inline size_t threads_at_rest(size_t expected) {
   return count;
 }
 
-// Mappings of the library's shared memory.
+// Returns the number of mappings of the library's shared memory.
 inline size_t shared_mappings() {
   std::ifstream file("/proc/self/maps");
   size_t count = 0;
@@ -38,10 +39,11 @@ inline size_t shared_mappings() {
   return count;
 }
 
-// Files in /dev/shm with Tutti's name, where any user may create files. (The library creates none.)
+// Returns the files in /dev/shm with Tutti's name. Any user may create files there; the library
+// creates none.
 inline std::set<std::string> files_in_dev_shm() {
   std::set<std::string> names;
-  std::error_code none;  // such a folder
+  std::error_code none;  // ignored, because the folder might not exist
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", none)) {
     const std::string name = entry.path().filename();
     if (name.find("tutti") != name.npos) names.insert(name);

@@ -1,5 +1,5 @@
-// How the test GPU's device code implements multimem instructions: a multicast address represents
-// one address of each device bound to the object.
+// Declares the functions by which the test GPU's device code implements multimem instructions: a
+// multicast address represents one address of each device bound to the object.
 #pragma once
 
 #include <cstddef>
@@ -15,5 +15,5 @@
 // by dlsym.
 extern "C" size_t cuFakeMulticastMembers(const void* address, size_t bytes, void** members,
                                          size_t most);
-// Number of such requests of this process.
+// Returns the number of calls of cuFakeMulticastMembers() in this process.
 extern "C" size_t cuFakeMulticastUses();

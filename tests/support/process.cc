@@ -48,7 +48,7 @@ Process::~Process() {
 
 void Process::kill_group() {
   ::kill(-pid_, SIGKILL);
-  ::kill(pid_, SIGKILL);  // should it have another group by now
+  ::kill(pid_, SIGKILL);  // in case it has changed its process group
 }
 
 std::vector<std::string> Process::read_lines(size_t count) {

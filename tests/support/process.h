@@ -13,11 +13,11 @@
 
 namespace tutti::testing {
 
-// Generous: only a hang exceeds it.
+// A generous time limit, which only a hang exceeds.
 inline constexpr std::chrono::seconds kPatience{60};
 
 struct Result {
-  int code = 0;  // as a shell would say it
+  int code = 0;  // exit code as in a shell
   std::string out;
   std::string err;
 };

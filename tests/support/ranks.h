@@ -45,11 +45,12 @@ Job local_job(int rank, int size, const std::string& rendezvous_file, const std:
 // tutti::Error preserved.
 void run_ranks(int size, const std::function<void(const Job&)>& body);
 
-// The same for tests of failures: returns each rank's exception, nullopt if it returned normally.
+// Runs ranks as run_ranks() does, but returns each rank's exception; nullopt if the rank returned
+// normally.
 std::vector<std::optional<Error>> run_ranks_catching(int size,
                                                      const std::function<void(const Job&)>& body);
 
-// The same with the caller's jobs, one thread per job.
+// Runs ranks as run_ranks_catching() does, but with the caller's jobs, one thread per job.
 std::vector<std::optional<Error>> run_jobs_catching(const std::vector<Job>& jobs,
                                                     const std::function<void(const Job&)>& body);
 

@@ -12,13 +12,14 @@ namespace tutti::tool::chaos {
 
 namespace {
 
-// Maximum length of a pause or a delay, and the longest time from a first death to a second one
-// during its recovery.
+// Longest pause or delay, and longest time between a rank's death and a second death during the
+// recovery from it.
 constexpr uint64_t kShortMs = 500;
 constexpr uint64_t kRecoveryMs = 200;
 constexpr uint64_t kRecoveryMessages = 40;
 constexpr uint64_t kMostDiskBytes = 4 << 20;
-// Maximum length of a partition: some end before a rank is declared dead, and some after that.
+// Maximum length of a partition. Some partitions end before a rank is declared dead, and some end
+// later.
 constexpr uint64_t kPartitionMs = 12000;
 constexpr int64_t kMostShiftS = 24 * 3600;
 
@@ -43,7 +44,7 @@ class Drawer {
     const int count = draw_.last_rank - draw_.first_rank + 1;
     return draw_.first_rank + static_cast<int>(below(static_cast<uint64_t>(count)));
   }
-  // Returns another rank if there is one.
+  // Returns a rank other than `one`, or `one` if there is no other rank.
   int rank_but(int one) {
     const int count = draw_.last_rank - draw_.first_rank + 1;
     if (count == 1) return one;
@@ -107,7 +108,7 @@ std::vector<Fault> partition(Drawer& drawer) {
   return faults;
 }
 
-// Drops packets between two hosts, which all others still reach.
+// Drops packets between two hosts. All other hosts still reach both.
 Fault pair(Drawer& drawer) {
   const std::vector<std::string>& hosts = drawer.hosts();
   const size_t one = drawer.below(hosts.size());

@@ -6,11 +6,11 @@
 
 namespace tutti::tool::chaos {
 
-// Calls `work` on a new thread in that namespace ("": the current one) and returns its result, an
-// errno or 0; or the errno of entering the namespace.
+// Calls `work` on a new thread in the named namespace ("": the current one). Returns 0, or the
+// errno that `work` returned or that entering the namespace failed with.
 int in_namespace(const std::string& name, const std::function<int()>& work);
 
-// Returns the file by which `ip netns` keeps the namespace.
+// Returns the path of the file that represents the namespace to `ip netns`.
 std::string namespace_file(const std::string& name);
 
 }  // namespace tutti::tool::chaos

@@ -22,7 +22,7 @@ namespace {
 // on Debian below the folder of the architecture.
 std::string find_library() {
   constexpr const char* kName = "faketime/libfaketimeMT.so.1";
-  std::error_code none;  // such a folder
+  std::error_code none;  // ignored, because these folders need not exist
   for (const std::filesystem::path folder : {"/usr/lib", "/usr/lib64", "/usr/local/lib"}) {
     if (exists(folder / kName, none)) return folder / kName;
     for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {

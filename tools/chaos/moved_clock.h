@@ -31,7 +31,7 @@ class MovedClock {
   const std::string memory_;
 };
 
-// Throws as MovedClock does.
+// Throws Error(unsupported) if libfaketime is missing.
 void require_clock_library();
 
 }  // namespace tutti::tool::chaos

@@ -20,9 +20,9 @@ enum class Kind : uint8_t {
   full,      // the trial's directory is full once it has `bytes` bytes
   cut,       // a network link is down, for a while or permanently
   clock,     // the wall clock of the command and its descendants jumps, for a while or permanently
-  drop,      // packets from one host to another are dropped, for a while or permanently
-  lose,      // a host is lost: its packets are dropped silently and its processes killed
-  abort,     // the rank aborts, at a message, the communicator that sends it
+  drop,      // packets between two hosts are dropped, for a while or permanently
+  lose,      // a host is lost: its packets are dropped silently, and its processes are killed
+  abort,     // at a message, the rank aborts the communicator that sends it
   swap,      // two words of a message over TCP are swapped
 };
 
@@ -35,7 +35,7 @@ inline constexpr int kLauncher = -1;
 struct Fault {
   Kind kind = Kind::kill;
   int rank = 0;
-  uint64_t message = 0;  // the fault strikes at the rank's n-th message; 0: at a time
+  uint64_t message = 0;  // index, from 1, of the message that the fault strikes; 0: use at_ms
   uint64_t at_ms = 0;    // time of the fault, after all ranks have started
   uint64_t for_ms = 0;   // length of a pause, delay, cut, drop or clock jump; 0: permanent
   uint64_t bytes = 0;    // size of the directory that becomes full

@@ -40,7 +40,7 @@ void add(const TrialRecord& tried, Counts& counts) {
   counts.slowest = std::max(counts.slowest, tried.outcome.seconds_after);
 }
 
-// Counts by class, in the order of first occurrence, then in total.
+// Returns the counts of each class, in the order of first occurrence, followed by the total.
 std::vector<Counts> count(const std::vector<TrialRecord>& trials) {
   std::vector<Counts> classes;
   Counts all{.name = "all"};

@@ -19,9 +19,11 @@ struct TrialRecord {
 
 // Returns a description of a failed trial: its number, faults, problems, last output and plan.
 std::string failure_in_words(const TrialRecord& tried, int number);
-// Returns a table of trials, outcomes and the slowest end, by class.
+// Returns a table with a line per class of faults: counts of trials and outcomes, and the longest
+// time to the end of the command.
 std::string table(const std::vector<TrialRecord>& trials);
-// Returns the same as JSON, with each failure's plan in the format of --plan.
+// Returns the counts of table() as JSON, and the failed trials with their plans in the format of
+// --plan.
 Json to_json(const std::vector<TrialRecord>& trials);
 
 }  // namespace tutti::tool::chaos

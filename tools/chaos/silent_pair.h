@@ -18,7 +18,8 @@ class SilentPair {
   SilentPair(const SilentPair&) = delete;
   SilentPair& operator=(const SilentPair&) = delete;
 
-  // Throws what the constructor would throw, and changes nothing.
+  // Throws the errors with which the constructor would fail on this host, without changing
+  // anything.
   static void require(const std::string& host);
 
  private:

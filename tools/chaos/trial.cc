@@ -63,7 +63,7 @@ std::deque<FaultEvent> blows_of(const Plan& plan) {
 
 std::set<std::string> shared_memory_files() {
   std::set<std::string> files;
-  std::error_code none;  // such a folder
+  std::error_code none;  // ignored, because the folder might not exist
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", none)) {
     files.insert(entry.path());
   }

@@ -25,13 +25,13 @@ class Stopped : public Error {
 struct Conditions {
   std::vector<std::string> command;  // "{dir}" in a word stands for the trial's directory
   std::map<std::string, std::string> environment;
-  SignalInbox* signals;                 // signals that end this process, kept between trials
+  // receives the signals that end this process; shared by all trials
+  SignalInbox* signals;
   std::vector<std::string> hosts = {};  // network namespaces of all hosts of the command
-  // Number of ranks that the command starts on this host; times count from the start of the last
-  // one.
+  // Number of ranks that the command starts on this host. The times of faults count from the start
+  // of the last of these ranks.
   size_t ranks = 0;
-  // Time limit for the end of the command, from the last fault, or from the start if there is no
-  // fault.
+  // Time that the command may take after the last fault, or after its start if there is no fault.
   std::chrono::milliseconds limit = std::chrono::hours(24);
 };
 

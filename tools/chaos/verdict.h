@@ -12,9 +12,10 @@ namespace tutti::tool::chaos {
 
 struct Demands {
   bool survives = false;  // true: the command must exit with 0 if a rank survives
-  // a regular expression whose matches must be the same as without faults; empty: none
+  // regular expression whose matches in the output must equal those of a run without faults; empty:
+  // outputs are not compared
   std::string same_output;
-  double tolerance = 0;  // relative tolerance of numbers in these matches
+  double tolerance = 0;  // relative tolerance of numbers in the matches of same_output
 };
 
 struct Verdict {
@@ -23,7 +24,7 @@ struct Verdict {
   bool hung = false;
   bool wrong = false;
   bool leaked = false;
-  // true if an error named the fault's rank; nothing: none has to be named
+  // true if an error named the fault's rank; nothing: no rank has to be named
   std::optional<bool> named;
   std::vector<std::string> problems;  // empty: the trial passed
 };

@@ -25,18 +25,18 @@ constexpr uint64_t kMemoryOfARank = 64 * kMiB;
 // Threshold of a warning: the size of Docker's /dev/shm.
 constexpr uint64_t kLittleShm = 64 * kMiB;
 constexpr uint64_t kShmOfARank = 16 * kMiB;
-// File descriptors that a rank needs per other rank, and for the program.
+// File descriptors that a rank needs per other rank, and those that its program needs.
 constexpr uint64_t kDescriptorsOfARank = 4;
 constexpr uint64_t kDescriptorsBesides = 128;
-// in seconds; beyond it traces and logs of two hosts no longer fit together
+// Clock difference in seconds above which traces and logs of two hosts cannot be merged.
 constexpr double kClocksDiffer = 0.1;
-// in seconds; beyond it build tools, tickets and file servers fail
+// Clock difference in seconds above which build tools, tickets and file servers fail.
 constexpr double kClocksWrong = 5;
 
 using Findings = std::vector<Finding>;
 using Hosts = std::vector<HostFacts>;
 
-// The hosts that share a value. The most common value comes first.
+// The hosts that share a value.
 struct HostsWithValue {
   std::string value;
   std::vector<const HostFacts*> hosts;

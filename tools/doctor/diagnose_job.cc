@@ -19,7 +19,8 @@ constexpr double kSlowerThanOthers = 0.5;
 // links above this multiple of the latency of similar links are reported
 constexpr double kLaterThanOthers = 3;
 constexpr double kNoticeable_us = 20;  // in microseconds; lower latencies are not reported
-// One stream uses only a part of a fast card; every machine reaches this bandwidth.
+// A single stream uses only part of a fast card's bandwidth, but every machine reaches this
+// bandwidth.
 constexpr double kEveryStream_GBps = 1.25;
 constexpr double kPartOfSpeed = 0.2;
 constexpr double kAnyNetwork_GBps = 0.0125;  // 100 Mbit/s in GB/s, for cards of unknown speed
@@ -92,7 +93,8 @@ void check_latency(const Link& link, double usual, Findings& findings) {
 }
 
 void check_links(const Hosts& hosts, const std::vector<Link>& links, Findings& findings) {
-  std::set<std::string> crowded;  // hosts whose ranks share cores, which makes times unreliable
+  // hosts whose ranks share cores, so that their times are unreliable
+  std::set<std::string> crowded;
   for (const HostFacts& host : hosts) {
     if (host.ranks > host.cores) crowded.insert(host.name);
   }

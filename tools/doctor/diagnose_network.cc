@@ -86,8 +86,8 @@ class Network {
              interfaces_of(host))});
   }
 
-  // Finds hosts without any connection. With three or more hosts, a host that none reaches and that
-  // reaches none is a single finding.
+  // Finds hosts without any connection. With three or more hosts, a host that can neither reach
+  // another host nor be reached is a single finding.
   void find_lonely() {
     if (hosts_.size() < 3) return;
     for (int host = 0; host < static_cast<int>(hosts_.size()); ++host) {

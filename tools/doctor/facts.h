@@ -39,7 +39,7 @@ struct TokenFacts {
 
 struct RendezvousFacts {
   std::string file;      // path of the file; empty: none is set
-  std::string address;   // address in the file: that of rank 0 of some job
+  std::string address;   // address of rank 0 of a job, as the file contains it
   bool answers = false;  // true if a process listens there
   std::string problem;   // reason why ranks could not meet there; empty: they could
 };
@@ -107,10 +107,11 @@ struct Reach {
   int route_error = 0;    // errno of finding a route
   int connect_error = 0;  // errno of connecting; ETIMEDOUT if there was no answer
   bool answered = false;  // true if the doctor there proved its identity
-  bool bulk = false;      // true if it also received more bytes than fit into a few packets
+  bool bulk = false;      // true if the doctor there also received more than a few packets
   int packet = 0;         // bytes of the largest packet that this host's interface accepts
   int common_packet = 0;  // bytes of the largest packet that both ends accept
-  // True if unfragmented datagrams were answered: a small one, and one of each of these sizes.
+  // True if an unfragmented datagram was answered: a small one, one of `packet` bytes, and one of
+  // `common_packet` bytes.
   bool small_arrived = false;
   bool full_arrived = false;
   bool common_arrived = false;
@@ -132,10 +133,10 @@ struct Link {
 // The result of the test job.
 struct JobResult {
   bool ran = false;     // true if the job completed
-  std::string problem;  // if it did not: its last messages
+  std::string problem;  // last messages of a job that did not complete
   std::string transport;
   int cases = 0;                   // number of collectives whose results were compared
-  std::vector<std::string> wrong;  // those collectives that gave another result
+  std::vector<std::string> wrong;  // names of collectives whose results were wrong
   std::vector<Link> links;
 };
 

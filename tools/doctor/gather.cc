@@ -167,8 +167,8 @@ const std::vector<HostFacts>& Hosts::look() {
   return facts_;
 }
 
-// Measures the clock's offset as NTP does: the shortest of several round trips is the most exact,
-// with an error of at most half of it.
+// Measures the clock's offset as NTP does: the shortest of several round trips is the most exact
+// one, and its error is at most half of its duration.
 void Hosts::compare_clocks(size_t host) {
   double shortest = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kLooksAtClock; ++i) {
@@ -226,8 +226,8 @@ std::vector<Reach> Hosts::reach() {
     for (size_t to = 0; to < facts_.size(); ++to) {
       const size_t rails = std::min(facts_[from].rails.size(), facts_[to].rails.size());
       for (size_t rail = 0; to != from && rail < rails; ++rail) {
-        // With several rails, each attempt starts at the rail's own address, as Tutti's connections
-        // do.
+        // With several rails, each attempt starts at the rail's own address, like Tutti's
+        // connections.
         const std::string own = rails > 1 ? facts_[from].rails[rail].address : "";
         targets.push_back({{"host", to},
                            {"rail", rail},

@@ -1,5 +1,5 @@
 // Starts `tutti doctor-host` on every host, asks it for its facts, and tests whether hosts reach
-// each other. The facts say if a host did not answer in time.
+// each other. If a host does not answer in time, its facts contain the reason.
 #pragma once
 
 #include <sys/types.h>
@@ -18,7 +18,7 @@
 
 namespace tutti::tool {
 
-// The pipes to the process on one host.
+// Connects to the doctor's process on one host through pipes.
 class HostLink {
  public:
   // Starts the process. `host` may be empty: this host, without a remote shell.

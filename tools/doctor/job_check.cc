@@ -101,7 +101,7 @@ JobResult run_job(int ranks, const std::vector<Host>& dealt) {
   if (!dealt.empty()) spec.command.insert(spec.command.end(), {"--hosts", to_text(dealt)});
   spec.command.insert(spec.command.end(), {"--", this_program(), "doctor-rank"});
   if (!dealt.empty()) spec.command.push_back(to_text(dealt));
-  // Not set, because the launcher defines the rendezvous; a rendezvous file is for jobs without
+  // Cleared, because the launcher defines the rendezvous. A rendezvous file is for jobs without
   // `tutti run`.
   spec.environment["TUTTI_RENDEZVOUS"] = "";
   for (const char* name : {"TUTTI_TIMEOUT", "TUTTI_INIT_TIMEOUT"}) {

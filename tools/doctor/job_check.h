@@ -18,8 +18,8 @@ std::vector<Host> with_ranks(int ranks, const std::vector<Host>& hosts);
 std::vector<int> ranks_of(const std::vector<Host>& dealt);
 
 // Rounds of pairs to measure. The pairs of a round are disjoint and measured at the same time.
-// Between hosts one rank of each host is measured; within a host every pair, or a sample if there
-// are very many.
+// Between hosts, one rank of each host is measured. Within a host, every pair of ranks is measured
+// or, if there are very many, a sample of them.
 using bench::Round;
 std::vector<Round> rounds_of_pairs(const std::vector<int>& ranks_of_hosts);
 

@@ -121,7 +121,7 @@ std::vector<Interface> look_at_interfaces() {
   return found;
 }
 
-// Examines a rendezvous file that exists: of another job, or a stale one.
+// Examines an existing rendezvous file, which belongs to another job or is stale.
 void look_at_old_rendezvous(RendezvousFacts& facts, const std::string& value) {
   facts.address = value;
   try {
@@ -186,15 +186,15 @@ void look_at_files(HostFacts& facts) {
   }
 }
 
-// Runs one examination. If it fails, the others run nevertheless.
+// Runs one examination and catches its errors, so that the others run nevertheless.
 template <typename Look>
 void try_to(HostFacts& facts, Look look) {
   try {
     look();
   } catch (const std::exception& error) {
     const std::string what = error.what();
-    // Everything that reads settings throws the same error for a value of the wrong type, which is
-    // reported once.
+    // Every function that reads settings throws the same error for a value of the wrong type. The
+    // error is reported once.
     if (std::ranges::find(facts.setting_problems, what) == facts.setting_problems.end()) {
       facts.setting_problems.push_back(what);
     }

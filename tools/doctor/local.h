@@ -14,8 +14,8 @@ struct Question {
   std::string name;  // the host's name as the user wrote it
   int ranks = 1;     // number of ranks planned on this host
   std::string nonce;
-  // The settings of the doctor's own process, which `tutti run` passes to all hosts; without the
-  // token.
+  // The settings of the doctor's own process, except the token. `tutti run` passes them to all
+  // hosts.
   std::map<std::string, std::string> environment;
 };
 
@@ -23,7 +23,7 @@ struct Question {
 // in the facts, never thrown.
 HostFacts look_at_this_host(const Question& question);
 
-// Returns the settings from this process's environment, as in Question.
+// Returns the settings of this process, for Question::environment.
 std::map<std::string, std::string> settings_to_hand_on();
 
 // Returns facts about this process's token. Fingerprints are equal for equal tokens and nonces and

@@ -34,7 +34,7 @@ constexpr milliseconds kAnswerWithin{3000};
 constexpr size_t kBulkBytes = 64 << 10;
 constexpr size_t kMostGuests = 1024;
 constexpr size_t kMostAtATime = 32;
-constexpr int kDatagrams = 8;  // maximum number that are sent; one of them must arrive
+constexpr int kDatagrams = 8;  // at most this many are sent, of which one must arrive
 // Pause between two datagrams. It is random, because hosts that send at the same moment could
 // overflow the receiver's buffer each time.
 constexpr int kShortestPause_ms = 60;
@@ -234,7 +234,7 @@ std::vector<std::string> addresses_of_ranks(const std::string& host, const std::
   if (!addresses.empty()) return addresses;
   std::string own;
   if (!towards.empty() && route_to(numeric_address(towards, 9), own) == 0) return {own};
-  // Listens nevertheless: without a route to rank 0's host, other hosts can still try to connect.
+  // Listens even without a route to rank 0's host, because other hosts can still try to connect.
   return {reachable_address(host, "")};
 }
 

@@ -24,7 +24,7 @@ std::string number(double value) {
   return text;
 }
 
-// Returns a value of all hosts, shown once if all have the same one.
+// Returns the values of all hosts as text, or a single value if all hosts have the same one.
 std::string on_each(const std::vector<HostFacts>& hosts,
                     const std::function<std::string(const HostFacts&)>& value) {
   std::string all;
@@ -125,7 +125,7 @@ std::string mtu_text(const std::vector<Reach>& reaches) {
              : cat("packets of ", least, " bytes arrive unfragmented");
 }
 
-// Returns the state of a check, which is that of its worst finding.
+// Returns the state of a check, as given by its worst finding.
 std::string state_of(const Examination& examination, const std::string& check) {
   Severity worst = Severity::note;
   for (const Finding& finding : examination.findings) {

@@ -1,5 +1,5 @@
-// Formats the doctor's report: a line for each check, then the findings with their remedies; or
-// JSON.
+// Formats the doctor's report as text (a line for each check, then the findings with their
+// remedies) or as JSON.
 #pragma once
 
 #include <iosfwd>

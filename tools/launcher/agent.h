@@ -28,8 +28,8 @@ struct HostJob {
   // True: ranks inherit this process's standard output, so that they can detect a terminal.
   bool share_stdout = false;
   bool share_stdin = false;  // true: rank 0 reads this process's standard input
-  // Jobs of the hosts whose agents this host's agent starts. In this tree no single process starts
-  // all agents.
+  // Jobs of the hosts whose agents this host's agent starts. The tree of jobs keeps a single
+  // process from having to start all agents.
   std::vector<HostJob> below;
 };
 
@@ -38,12 +38,12 @@ struct RankExit {
   int64_t pid = 0;
   int signal = 0;  // signal that ended the rank; 0: it exited with `code`
   int code = 0;
-  std::string why;  // cause of the signal if its host knows it; usually empty
+  std::string why;  // cause of the signal, if it is known; usually empty
 
   bool failed() const { return signal != 0 || code != 0; }
   // Returns the exit code as in a shell: 128 + N for signal N.
   int exit_code() const { return signal != 0 ? 128 + signal : code; }
-  // Returns true if the rank exited by itself, as it does after its own error or another rank's.
+  // Returns true if the rank ended by itself, as after an error of its own or of another rank.
   bool by_itself() const { return signal == 0 || signal == SIGABRT; }
 };
 
@@ -53,7 +53,7 @@ class AgentSink {
  public:
   virtual ~AgentSink() = default;
   virtual void on_listening(const std::string& address, uint16_t port) = 0;
-  // Output bytes of a rank. `end` is true for the last (possibly zero) bytes of the stream.
+  // Output bytes of a rank. `end` is true for the last bytes of the stream, which may be none.
   virtual void on_output(int rank, Stream stream, std::string_view bytes, bool end) = 0;
   // A rank has ended. If several ended since the last poll, those killed by a signal are reported
   // first, because they are the more likely cause.

@@ -59,7 +59,7 @@ void Agents::on_output(int rank, Stream stream, std::string_view bytes, bool end
 void Agents::on_exit(const RankExit& exit) {
   const auto from = agent_of_.find(exit.rank);
   for (size_t i = 0; i < agents_.size(); ++i) {
-    // The ranks of the host on which it happened already know.
+    // The ranks of the host on which the rank ended have already been notified.
     if (from == agent_of_.end() || i != from->second) agents_[i]->tell(exit);
   }
   sink_.on_exit(exit);

@@ -42,11 +42,11 @@ class Agents : public Agent, public AgentSink {
   EventLoop& loop_;
   AgentSink& sink_;
   std::vector<std::unique_ptr<Agent>> agents_;
-  std::map<int, size_t> agent_of_;  // by rank: index of its agent
+  std::map<int, size_t> agent_of_;  // key: rank; value: index of its agent
 };
 
-// Arranges hosts in a tree in which no host starts more than `fanout` agents. The first hosts stay
-// first.
+// Arranges hosts in a tree in which no host starts more than `fanout` agents. The first host
+// remains the first one of the top level.
 std::vector<HostJob> make_tree(std::vector<HostJob> jobs, int fanout);
 
 }  // namespace tutti::tool

@@ -105,7 +105,7 @@ struct ChildStart {
     place(spec.err, STDERR_FILENO);
     for (int fd : spec.inherited) ::fcntl(fd, F_SETFD, 0);
     if (spec.open_files) ::setrlimit(RLIMIT_NOFILE, &*spec.open_files);
-    // A container may forbid it; the rank then runs unbound, which is only slower.
+    // A container may forbid binding. The rank then runs unbound, which is only slower.
     if (!spec.pus.empty()) ::sched_setaffinity(0, sizeof cpus, &cpus);
     if (!spec.directory.empty() && ::chdir(spec.directory.c_str()) != 0) fail(Stage::directory);
     // this program ignores the signal, and the child would inherit that
@@ -179,7 +179,7 @@ pid_t start_child(const ChildSpec& spec) {
                    "fewer ranks"});
   }
   if (pid == 0) launchpad.run();
-  ::setpgid(pid, pid);  // both processes do it, to avoid a race
+  ::setpgid(pid, pid);  // parent and child both call setpgid(), to avoid a race
   report.write.reset();
   StartFailure failure{};
   ssize_t got;

@@ -41,7 +41,7 @@ void close_from(int first) {
 }
 
 [[noreturn]] void stand_guard(int socket) {
-  ::setsid();  // not reached by the terminal's signals
+  ::setsid();  // so that the terminal's signals do not reach the guard
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   ::dup2(socket, STDIN_FILENO);
   ::dup2(null, STDOUT_FILENO);

@@ -1,8 +1,8 @@
 // Kills the ranks' process groups if this process dies before it can do so itself (kill -9).
 //
 // PR_SET_PDEATHSIG reaches the ranks, but not the processes that they started (a Python under a
-// shell script). The guard is a shell of six lines that holds a socket from this process. If the
-// socket closes, this process is gone.
+// shell script). The guard is a shell of six lines that holds a socket from this process. The
+// socket closes when this process dies.
 #pragma once
 
 #include <sys/types.h>

@@ -120,7 +120,7 @@ constexpr std::string_view kInteractiveStep = "4294967290";
 std::optional<Allocation> of_slurm(const Environment& environment) {
   const auto nodes = environment("SLURM_JOB_NODELIST");
   if (!nodes || !environment("SLURM_JOB_ID")) return std::nullopt;
-  // A step has its own allocation, but the shell that salloc opens is a step as well.
+  // Processes of a step are already ranks, except in the interactive step, which is salloc's shell.
   const auto step = environment("SLURM_STEP_ID");
   if (step && *step != kInteractiveStep) return std::nullopt;
   Allocation found{.source = "SLURM_JOB_NODELIST",
@@ -228,7 +228,7 @@ std::optional<Allocation> find_allocation(const Environment& environment) {
   std::optional<Allocation> found = of_slurm(environment);
   if (!found) found = of_lsf(environment);
   if (!found) found = of_file(environment, "PBS_NODEFILE");
-  // Compares host names without domains; this host itself needs no remote shell.
+  // An allocation of only this host needs no remote shell. Compares host names without domains.
   const auto label = [](const std::string& name) { return name.substr(0, name.find('.')); };
   if (found && found->hosts.size() == 1 && label(found->hosts[0].name) == label(host_name())) {
     found->only_here = true;

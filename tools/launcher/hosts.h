@@ -48,7 +48,7 @@ struct Allocation {
 std::optional<Allocation> find_allocation(const Environment& environment);
 
 // Returns the ranks of each host, in order. A host gets no ranks if the hosts before it have slots
-// for all. Without slots ranks are divided equally (numbers differ by at most one). Throws
+// for all. Without slots, the hosts' numbers of ranks differ by at most one. Throws
 // Error(invalid_argument) if there are too many ranks.
 std::vector<std::vector<int>> deal_ranks(int ranks, const std::vector<Host>& hosts, MapBy map);
 

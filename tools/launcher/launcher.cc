@@ -36,15 +36,15 @@ namespace {
 using std::chrono::milliseconds;
 
 // Time after the first failure in which the other ranks may end by themselves with their own
-// errors. After it they get SIGTERM, then SIGKILL, so that all have ended within 5 s.
+// errors. Then they get SIGTERM, and then SIGKILL, so that all have ended within 5 s.
 constexpr milliseconds kGrace{3000};
 constexpr milliseconds kKillAfter{4000};
 constexpr milliseconds kGiveUpAfter{4700};
 // Time for ranks to clean up after Ctrl-C or SIGTERM. A second signal kills them at once.
 constexpr milliseconds kCleanUp{30000};
 
-// Returns the environment for ranks of other hosts: that of this process, without the variables of
-// its place in a job.
+// Returns the environment for ranks of other hosts: the variables of this process, except those
+// that describe its own place in a job.
 std::map<std::string, std::string> portable_environment() {
   std::map<std::string, std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -103,7 +103,7 @@ std::vector<HostJob> assign_ranks(const LaunchOptions& options) {
     job.host = hosts[i].name;
     if (!job.host.empty()) {
       job.display = job.host;
-      job.environment["TUTTI_HOST"] = job.host;  // so do its ranks call it
+      job.environment["TUTTI_HOST"] = job.host;  // name that its ranks use for it
     }
     job.ranks = ranks[i];
     jobs.push_back(job);
@@ -115,7 +115,8 @@ std::vector<HostJob> assign_ranks(const LaunchOptions& options) {
 // Opens missing standard streams, so that a file which is opened later does not become one of them.
 void open_standard_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);  // the lowest one that is free
+    // becomes the lowest free descriptor
+    if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
   }
 }
 
@@ -141,7 +142,7 @@ class Launch : public AgentSink {
       for (const int rank : job.ranks) display_[static_cast<size_t>(rank)] = job.display;
     }
     if (options.hosts.empty()) {
-      // A background process group may not read from a terminal.
+      // A background process group cannot read from a terminal.
       jobs.front().share_stdin = ::isatty(STDIN_FILENO) != 1;
       agents_->add_local(std::move(jobs.front()));
       return;
@@ -260,7 +261,7 @@ class Launch : public AgentSink {
   }
 
   void on_signal(int number) {
-    // If the cause was a rank's pipe, the code that writes to it handles the error.
+    // If the broken pipe belongs to a rank, the code that writes to it handles the error.
     if (number == SIGPIPE && !output_.broken()) return;
     if (number == SIGUSR1 || number == SIGUSR2) return signal_ranks(number);
     if (number == SIGTSTP) return stand_still();
@@ -281,8 +282,8 @@ class Launch : public AgentSink {
 
   void signal_ranks(int number) { agents_->signal_ranks(number); }
 
-  // Stops all ranks and this process after Ctrl-Z, which a terminal sends to this process only,
-  // until it is continued.
+  // Stops all ranks and this process until this process is continued. Called after Ctrl-Z, whose
+  // signal a terminal sends to this process only.
   void stand_still() {
     signal_ranks(SIGSTOP);
     std::raise(SIGSTOP);
@@ -310,8 +311,8 @@ class Launch : public AgentSink {
     return 1;
   }
 
-  // Returns the ranks that exited before with code 0; one that exited too early may be the cause of
-  // the first failure.
+  // Returns text about the ranks that exited with code 0 before the first failure, because a rank
+  // that exited too early may be its cause.
   std::string who_ended_before() const {
     if (ended_well_.empty()) return "";
     std::vector<int> ranks = ended_well_;
@@ -339,7 +340,7 @@ class Launch : public AgentSink {
   bool has_spares_;
   int last_code_ = EXIT_FAILURE;  // exit code of the last tolerated failure
   Output output_;
-  std::vector<std::string> display_;  // by rank: name of its host in messages
+  std::vector<std::string> display_;  // indexed by rank: name of its host in messages
   EventLoop loop_;
   // Declared before the agents, so that these signals are blocked before the first child starts.
   SignalInbox signals_{{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGTSTP}};
@@ -351,7 +352,7 @@ class Launch : public AgentSink {
   bool ending_ = false;  // true if this process is ending the ranks
   // The first rank that failed, and ranks that were killed during the shutdown.
   std::vector<RankExit> failed_exits_;
-  std::vector<int> ended_well_;        // ranks that ended with 0 before the first of these
+  std::vector<int> ended_well_;        // ranks that exited with code 0 before the first failure
   std::vector<std::string> failures_;  // failures of agents
   int exit_code_ = 0;                  // exit code of the first failure
   Deadline terminate_at_ = Deadline::never();

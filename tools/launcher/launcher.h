@@ -1,7 +1,8 @@
 // Starts the ranks of a job on this host or on several and supervises them to the end.
 //
 // Each rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT (as
-// torchrun sets them), TUTTI_TOKEN, TUTTI_LAUNCHER_FD, TUTTI_DOMAIN, and rank 0 TUTTI_LISTEN_FD.
+// torchrun sets them), TUTTI_TOKEN, TUTTI_LAUNCHER_FD and TUTTI_DOMAIN. Rank 0 also gets
+// TUTTI_LISTEN_FD.
 #pragma once
 
 #include <optional>
@@ -22,10 +23,10 @@ struct LaunchOptions {
   // one. False: pass output through (for programs in which only rank 0 prints).
   bool prefix_lines = true;
   // The job continues after failures while at least `min_ranks` ranks survive, spares included.
-  // Nothing: the value is `ranks` with spares; without spares no failure is tolerated.
+  // Nothing: `ranks` if there are spares; otherwise no failure is tolerated.
   std::optional<int> min_ranks;
-  // Maximum number of restarts of a failed job, unless a signal ended it. Ranks find the number of
-  // restarts so far in TORCHELASTIC_RESTART_COUNT, as with torchrun.
+  // Maximum number of restarts of a failed job. A job that a signal stopped is not restarted.
+  // TORCHELASTIC_RESTART_COUNT contains the number of restarts so far, as with torchrun.
   int restarts = 0;
 
   int processes() const { return ranks + spares; }

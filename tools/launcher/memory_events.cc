@@ -39,8 +39,9 @@ std::string in_mib(int64_t bytes) { return cat((bytes + (1 << 19)) >> 20, " MiB"
 OutOfMemoryWatch::OutOfMemoryWatch(std::string root) : root_(std::move(root)) {
   groups_ = control_groups("memory", root_);
   const bool has_first = std::ranges::any_of(groups_, &ControlGroup::is_first_version);
-  // Two versions may be mounted; the first one counts memory then. In a container the mount may be
-  // the container's own group, while the path is that of the host.
+  // If both versions of control groups are mounted, version 1 counts memory. In a container, a path
+  // may be the host's although the mount is the container's own group, so that the path does not
+  // exist.
   std::erase_if(groups_, [&](const ControlGroup& group) {
     return group.is_first_version != has_first || !fs::is_directory(group.path);
   });
@@ -57,7 +58,8 @@ OutOfMemoryWatch::Counts OutOfMemoryWatch::counts() const {
   return counts;
 }
 
-// Describes the lowest limit of this group and its ancestors, and that group's memory use.
+// Describes the lowest memory limit of this group and its ancestors, and the memory use of the
+// group that has this limit.
 std::string OutOfMemoryWatch::limit() const {
   constexpr int64_t kUnlimited = int64_t{1} << 60;  // cgroup v1 uses a huge number for no limit
   int64_t lowest = kUnlimited;

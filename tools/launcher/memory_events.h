@@ -29,7 +29,8 @@ class OutOfMemoryWatch {
   std::string limit() const;
 
   std::string root_;
-  std::vector<ControlGroup> groups_;  // of one version, from this process's own to the root
+  // groups of one version, from this process's own group to the root
+  std::vector<ControlGroup> groups_;
   Counts before_;
 };
 

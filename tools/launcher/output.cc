@@ -15,7 +15,7 @@ namespace {
 
 // Longer lines are split, which bounds the memory for a line that never ends.
 constexpr size_t kLongestLine = size_t{64} << 10;
-// Maximum number of waiting lines; more are shown at once.
+// Maximum number of waiting lines. If more lines wait, the oldest ones are shown at once.
 constexpr size_t kMostWaiting = 1000;
 
 std::string label(const std::set<int>& ranks) {
@@ -164,7 +164,7 @@ void Output::write_all(Stream stream, std::string_view bytes) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
     if (written >= 0) {
       bytes.remove_prefix(static_cast<size_t>(written));
-      // non-blocking, which another process has set for the terminal or pipe
+      // Another process has made the terminal or pipe non-blocking.
     } else if (errno == EAGAIN) {
       pollfd writable{fd, POLLOUT, 0};
       ::poll(&writable, 1, -1);

@@ -22,7 +22,7 @@ namespace tutti::tool {
 
 class Output {
  public:
-  // Time for which a line waits for other ranks to print the same.
+  // Time for which a line waits for other ranks to print the same line.
   static constexpr std::chrono::milliseconds kWindow{100};
   // Number of a rank's last lines on standard error that are kept for tail().
   static constexpr size_t kTailLines = 20;
@@ -84,7 +84,7 @@ class Output {
   int lost_ = 0;
   int64_t shown_ = 0;
   std::map<Source, std::string> unfinished_;
-  // by rank: its waiting lines, in order; queues are never empty
+  // key: rank; value: its waiting lines in order, at least one
   std::map<int, std::deque<Line>> waiting_;
   size_t waiting_lines_ = 0;
   // For each text: the number of each rank's waiting lines with this text.

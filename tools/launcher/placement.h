@@ -8,7 +8,7 @@
 namespace tutti::tool {
 
 struct Placement {
-  // By rank: hardware threads to which it is bound; empty: not bound.
+  // Indexed by local rank: hardware threads to which the rank is bound; empty: not bound.
   std::vector<std::vector<int>> pus;
   std::vector<Domain> domains;
 };

@@ -56,7 +56,7 @@ void read_hosts(const Json& json, HostJob& job) {
   job.ranks = json.at("ranks").get<std::vector<int>>();
 }
 
-// Writes the members that differ between hosts; the others are sent once for all.
+// Writes the members that differ between hosts. The other members are sent once for all hosts.
 Json hosts_to_json(const HostJob& job) {
   Json below = Json::array();
   for (const HostJob& one : job.below) below.push_back(hosts_to_json(one));

@@ -15,8 +15,8 @@ std::string this_program();
 // Returns the word quoted for a shell.
 std::string quoted_for_shell(const std::string& word);
 
-// Returns the command `RSH HOST THIS_PROGRAM WORDS...`, or the same without the shell if `host` is
-// a name of this host. Throws Error(invalid_argument) if TUTTI_RSH is empty.
+// Returns the command `RSH HOST THIS_PROGRAM WORDS...`, or `THIS_PROGRAM WORDS...` if `host` is a
+// name of this host. Throws Error(invalid_argument) if TUTTI_RSH is empty.
 std::vector<std::string> remote_command(const std::string& host,
                                         const std::vector<std::string>& words);
 

@@ -22,9 +22,9 @@ class Tally {
 
   bool any_running() const { return running_ > 0; }
 
-  // Returns the verdict once no rank runs. If ranks exited with 0 before the last failures, there
-  // are two cases: they left too early, so that the others failed; or they had finished while
-  // others failed at exit. In the second case they are the majority.
+  // Returns the verdict once no rank runs. Ranks that exited with 0 before the last failures either
+  // left too early, so that the others failed, or had finished while others failed at exit. In the
+  // second case they are the majority, and the job has succeeded.
   bool succeeded() const { return well_ > failed_since_; }
 
   // Returns true if the job can still succeed after the failures so far.
@@ -36,7 +36,7 @@ class Tally {
   std::ptrdiff_t running_;
   std::ptrdiff_t min_ranks_;
   std::ptrdiff_t well_ = 0;  // number of ranks that exited with 0
-  // number of ranks that failed by themselves after the last of those
+  // number of ranks that failed by themselves after the last rank that exited with 0
   std::ptrdiff_t failed_since_ = 0;
   std::ptrdiff_t unneeded_ = 0;  // number of unneeded spares
 };

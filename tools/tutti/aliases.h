@@ -10,8 +10,9 @@ namespace tutti::tool {
 
 void add_aliases(CommandLine& line);
 
-// Throws UsageError if aliased options contradict each other. Prints a note about an option that
-// has another meaning in such a program. `words`: the command line after the program's name.
+// Throws UsageError if `train` gets --load and --save with different directories. Prints a note if
+// `bench` gets -n together with options of nccl-tests (-b, -e, -f), because -n means --iterations
+// in nccl-tests. `words`: the arguments after the program's name, the command first.
 void check_borrowed_options(const std::vector<std::string>& words);
 
 }  // namespace tutti::tool

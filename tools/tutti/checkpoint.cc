@@ -56,7 +56,7 @@ StoredStep looked_at(const std::string& folder, bool verify) {
   return step;
 }
 
-// Returns the steps in the directory, or the single step that the directory is.
+// Returns the steps in the directory, or a single step if the directory is a step's folder.
 std::vector<StoredStep> steps_of(const CheckpointOptions& options) {
   std::vector<StoredStep> steps;
   for (const int64_t step : training::steps_in(options.directory)) {
@@ -143,7 +143,8 @@ int show(const CheckpointOptions& options) {
   std::ofstream file = open_for_writing(options.json, "--json");
   const DType dtype = export_type(options.dtype);
   const std::vector<StoredStep> steps = steps_of(options);
-  // The step from which a training would resume. If it is damaged, the error is that of training.
+  // The step from which a training would resume. If it is damaged, the error is the one that
+  // training would report.
   std::optional<Checkpoint> chosen;
   std::string refusal;
   try {

@@ -78,8 +78,8 @@ FirstHost first_host(const Graph& graph) {
   return host;
 }
 
-// Returns the cluster as text. `part`: fraction of the nominal bandwidth of a GPU's links that the
-// topology gives. GPUs without such links in the topology get the links of their data sheet,
+// Returns the cluster as text. `part`: bandwidth of a GPU's links in the topology, divided by their
+// nominal bandwidth. GPUs without such links in the topology get the links of their data sheet,
 // because topology files omit links that NCCL detects itself.
 std::string cluster_line(const FirstHost& host, int hosts, const std::string& gpu, double part) {
   std::string line = cat(host.gpus, 'x', gpu, " x ", hosts);
@@ -90,7 +90,8 @@ std::string cluster_line(const FirstHost& host, int hosts, const std::string& gp
   return line;
 }
 
-// Loads a network. If the text is neither a cluster nor a network, the error is that for clusters.
+// Loads a network. If the text is neither a cluster nor a network, throws the error for an invalid
+// cluster.
 std::unique_ptr<Network> network_of(const std::string& text) {
   try {
     return load_network(text, std::nullopt);
@@ -118,7 +119,7 @@ Cluster load_cluster_or_topology(const std::string& text, std::optional<int> ran
     throw Error(ErrorCode::invalid_argument, cat("the GPU model is missing in ", text),
                 {.where = "--cluster", .remedy = "add --gpu H100"});
   }
-  // fraction of the nominal bandwidth that NCCL's files give
+  // NCCL's files give the bandwidth that NVLink reaches, which is this fraction of the nominal one.
   constexpr double kReachedOfNvlink = 0.8;
   std::string line = cluster_line(host, hosts, its, is_regular_file(text) ? kReachedOfNvlink : 1);
   // A file of one host applies to any number of hosts.

@@ -26,10 +26,10 @@ inline constexpr char kIntervalMeaning[] =
     "nine of ten measurements should be between low and high";
 
 // Loads a cluster. Accepts the texts of load_cluster(), and also topology files (NCCL's, RCCL's,
-// hwloc's) and networks of `tutti simulate`. From those it takes the GPUs, links and cards of the
-// first host, and the number of hosts. Prints the resulting cluster description on standard error.
-// `gpu`: GPU model, for files that do not name it. Throws Error(invalid_argument) for invalid
-// texts.
+// hwloc's) and networks of `tutti simulate`. Of a file or network, it uses the GPUs, links and
+// cards of the first host, and the number of hosts. Prints the resulting cluster description on
+// standard error. `gpu`: GPU model, for files that do not name it. Throws Error(invalid_argument)
+// for invalid texts.
 Cluster load_cluster_or_topology(const std::string& text, std::optional<int> ranks,
                                  const std::string& gpu);
 

@@ -42,7 +42,7 @@ void add_completion(CommandLine& line);
 // Opens a file for writing; with an empty path returns a closed stream. Throws Error(system) that
 // names `option`, if it is not empty.
 std::ofstream open_for_writing(const std::string& path, const std::string& option = {});
-// Does the same, but keeps the existing contents and writes after them.
+// Opens a file as open_for_writing() does, but keeps the existing contents and writes after them.
 std::ofstream open_for_appending(const std::string& path, const std::string& option = {});
 // Appends `text` to the file and flushes it. Throws Error(system) that names `option`, if it is not
 // empty.
@@ -61,8 +61,8 @@ void check_min_ranks(std::optional<int> min_ranks, int ranks);
 // Starts the job and returns the exit code. If it fails and TUTTI_REPORT names a directory, prints
 // a summary of the ranks' reports in it.
 int launch_job(const LaunchOptions& options);
-// Restarts this command line once per rank with `more` arguments, and returns the exit code. For
-// commands of which only rank 0 prints. Sets options.command.
+// Restarts this command line once per rank with `more` arguments, and returns the exit code. Used
+// by commands of which only rank 0 prints. Sets options.command.
 int launch_self(LaunchOptions options, const std::vector<std::string>& more = {});
 
 }  // namespace tutti::tool

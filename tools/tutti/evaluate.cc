@@ -80,7 +80,7 @@ Text load_text(const std::vector<std::string>& paths, const std::string& tokeniz
   return text;
 }
 
-// Collective. Returns the sum over all ranks, the same on all.
+// Collective. Returns the sum of `own` over all ranks.
 training::TextLoss sum_over(Communicator& world, const training::TextLoss& own) {
   std::array<double, 3> sums = {own.sum, static_cast<double>(own.targets),
                                 static_cast<double>(own.correct)};
@@ -88,8 +88,8 @@ training::TextLoss sum_over(Communicator& world, const training::TextLoss& own) 
   return {sums[0], static_cast<int64_t>(sums[1]), static_cast<int64_t>(sums[2])};
 }
 
-// Memory of one rank's parameters in bytes: computed, and by how much loading them increased that
-// of the process.
+// Memory of one rank's parameters in bytes: the computed size, and the increase of the process's
+// memory when they were loaded.
 struct Memory {
   int64_t weights = 0;
   int64_t measured = 0;  // increase of the proportional set size

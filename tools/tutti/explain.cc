@@ -32,7 +32,7 @@ namespace {
 struct ExplainOptions {
   std::string collective;
   int ranks = 2;
-  std::string group;  // empty: all on one host
+  std::string group;  // ranks per host; empty: all ranks are on one host
   int root = 0;
   std::string bytes = "1M";
   std::string dtype = "f32";
@@ -62,7 +62,7 @@ CallToPlan wanted_of(const ExplainOptions& options) {
 
 // Returns the bottleneck of a call: a host's network card, its cores, or latency.
 std::string bound_of(const Prediction& p, const tutti::Hosts& hosts) {
-  constexpr double kMost = 0.6;  // fraction of the time from which a part is the bottleneck
+  constexpr double kMost = 0.6;  // a part busy for this fraction of the time is the bottleneck
   const auto part = [&](double busy) {
     return cat("busy for ", std::lround(100 * busy / p.seconds), "% of the time");
   };
@@ -114,7 +114,7 @@ Json to_json(const Candidate& candidate, const Question& question) {
   return row;
 }
 
-// Prints the estimate of a program that is too long for the cost walk.
+// Prints the estimate for a program that is too long for a prediction step by step.
 void print_rough(const std::string& name, const std::string& grade, double seconds, double busbw,
                  bool chosen) {
   std::printf("%s %-26s %-10s %10.2f us  estimated from one rank's steps  busbw %.3f GB/s\n",
@@ -196,7 +196,7 @@ tutti::Reach reach_of(const std::string& buffers) {
   return buffers == "library" ? tutti::Reach::multicast : tutti::Reach::slots;
 }
 
-// Returns the class of the named GPU, or of the first GPU of this host.
+// Returns the GPU class `named` or, for "auto", the class of this host's first GPU.
 std::string class_of_gpu(const std::string& named) {
   return named == "auto" ? std::string(gpu_class_for(cuda::device_info(0).name)) : named;
 }

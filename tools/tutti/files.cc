@@ -10,7 +10,7 @@ namespace tutti::tool {
 
 namespace {
 
-// Throws for "-", which other commands accept as standard output: these commands print other text
+// Throws for "-". Other commands accept it as standard output, but these commands print other text
 // there.
 void require_file(const std::string& path, const std::string& option) {
   if (path != "-") return;

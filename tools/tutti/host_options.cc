@@ -37,7 +37,7 @@ std::vector<Host> find_hosts(const HostOptions& options) {
   if (!allocation || allocation->only_here) return {};
   if (!allocation->remote_shell.empty() && settings().value("TUTTI_RSH").origin == "default") {
     settings().set("TUTTI_RSH", allocation->remote_shell, allocation->source);
-    // Set for processes that start remote agents.
+    // Also set in the environment, for processes that start remote agents.
     ::setenv("TUTTI_RSH", allocation->remote_shell.c_str(), 1);
   }
   return allocation->hosts;

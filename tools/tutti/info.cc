@@ -188,7 +188,7 @@ Json describe(int ranks) {
   return json;
 }
 
-// Returns a text: "rank 1 of 4, told by Slurm; ranks meet at node1:15123".
+// Returns a text: "rank 1 of 4, from Slurm; ranks meet at node1:15123".
 std::string job_text(const Json& job) {
   if (const auto problem = job["problem"].get<std::string>(); !problem.empty()) return problem;
   if (job["source"].is_null()) return "none (a single rank)";

@@ -32,9 +32,9 @@ void log_settings_warnings() {
   try {
     const std::optional<FoundJob> found = find_job(own_environment);
     if (found && found->rank != 0) return;
-    // Under `tutti run` the launcher has logged it.
+    // Under `tutti run`, the launcher has already logged the warnings.
     if (found && settings().value("TUTTI_LAUNCHER_FD").origin == "environment") return;
-  } catch (const Error&) {  // the command itself reports it
+  } catch (const Error&) {  // the command itself reports this error
   }
   for (const std::string& warning : settings().warnings()) log(LogLevel::warning, warning);
 }
@@ -80,7 +80,7 @@ int run_tool(int argc, char** argv) {
   const std::string_view command = argc > 1 ? argv[1] : "";
   // These commands report mistakes in settings themselves.
   if (command == "info" || command == "doctor") tolerate_setting_mistakes();
-  // Both processes receive their settings later and report mistakes in them.
+  // An agent and the doctor's process receive their settings later and report mistakes in them.
   const bool is_agent = command == "agent" || command == "doctor-host";
   if (!is_agent) log_settings_warnings();
   return line.run(argc, argv, check_borrowed_options);

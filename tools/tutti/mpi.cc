@@ -84,7 +84,7 @@ const MpiLibrary* launched_by(const std::string& program) {
 }
 
 // Returns the library to which the program is linked, by searching its file for the soname. Returns
-// null if it is linked to none of them, or not a program.
+// null if it is linked to no known library, or if the file is not a program.
 const MpiLibrary* linked_by(const std::string& word) {
   const std::string path = path_of(word);
   std::error_code ignored;

@@ -36,8 +36,8 @@ struct OnMachine {
 // Returns the bus bandwidth in GB/s of a call of `bytes` bytes, as in `tutti bench`; 0 for
 // barriers.
 double busbw_GBps(Collective collective, int ranks, double bytes, double seconds);
-// Returns the bytes of one block if the larger buffer has one block per rank, otherwise of the
-// whole buffer.
+// Returns the bytes of one block if the larger buffer has one block per rank, otherwise the bytes
+// of the whole buffer.
 uint64_t block_bytes(Collective collective, int ranks, uint64_t bytes);
 // Returns the grade that a call requires.
 Grade grade_wanted(Collective collective, bool deterministic);

@@ -50,9 +50,9 @@ struct PartitionOptions {
   std::string json;
 };
 
-// Input.
+// --- Input ---
 
-// Returns the link between `ends` nodes or ranks; a single one needs no link.
+// Returns the link between `ends` nodes or ranks. A single node or rank needs no link.
 training::pipeline::Link link_of(const LinkOptions& options, const char* name, int ends,
                                  const char* what) {
   const uint64_t bandwidth = options.bandwidth.empty() ? 0 : parse_bytes(options.bandwidth);
@@ -85,7 +85,7 @@ Profile measured(training::Model& model, const training::RunOptions& train, int6
                                            runs);
 }
 
-// Output.
+// --- Output ---
 
 std::string milliseconds(double seconds) {
   char text[32];
@@ -165,7 +165,8 @@ std::string train_options(const Partition& even) {
   return options;
 }
 
-// Prints what `tutti train` can run: a mesh, in which all stages have the same number of replicas.
+// Prints what `tutti train` can run. It needs a mesh, in which all stages have the same number of
+// replicas.
 void print_runnable(const Partition& plan, const Partition& even) {
   const auto replicas = [](const Stage& stage) { return stage.ranks.size(); };
   const size_t first = replicas(plan.stages.front());
@@ -207,7 +208,7 @@ void write_json(std::ofstream& file, const std::string& path, const Profile& pro
   append(file, path, document.dump(2) + '\n');
 }
 
-// The command.
+// --- The command ---
 
 // Returns the partition, or nothing if the parameters do not fit. The arguments are valid, because
 // partition() has checked them before.

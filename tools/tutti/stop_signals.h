@@ -3,7 +3,7 @@
 
 namespace tutti::tool {
 
-// While the object exists, the first of these signals is recorded, and a second one ends the
+// While the object exists, the first SIGINT or SIGTERM is recorded, and a second one ends the
 // process. At most one object may exist.
 class StopSignals {
  public:

@@ -46,7 +46,7 @@ struct TuneOptions {
   std::string json;
   HostOptions places;
   std::string device = "host";
-  std::string measure;  // hidden option: which calls a rank of this command times
+  std::string measure;  // hidden option: calls that a rank of this command times
   double within = 0;    // hidden option: time limit in seconds
   bool thorough = false;
   FitOptions fit;

@@ -13,7 +13,7 @@
 
 namespace tutti::tool {
 
-// Measurements that are not path classes.
+// Names of measurements that are not path classes.
 inline constexpr const char* kCrowd = "crowd";       // more ranks than cores, over shared memory
 inline constexpr std::string_view kShared = "shm+";  // several ranks per host, which share its card
 inline constexpr const char* kGpus = "gpus";

@@ -60,7 +60,7 @@ std::vector<const Algorithm*> selected(const VerifyOptions& options) {
               {.remedy = cat("use one of: ", known)});
 }
 
-// Returns every root up to --max-ranks, and a few beyond.
+// Returns the roots to prove: every rank or, if `sampled`, three of them.
 std::vector<int> roots_of(const Algorithm& algorithm, int ranks, bool sampled) {
   std::vector<int> roots{0};
   if (!has_root(algorithm.collective)) return roots;

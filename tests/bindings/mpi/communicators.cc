@@ -1,6 +1,6 @@
-// Creation and destruction of communicators, and calls that fail.
+// Tests creation and destruction of communicators, and calls that fail.
 //
-//   communicators          many are made and freed; an error goes to its communicator's handler
+//   communicators          creates and frees many; errors go to the communicator's handler
 //   communicators killed   the last rank is killed while the others wait for it
 #include <mpi.h>
 
@@ -82,7 +82,8 @@ int main(int argc, char** argv) {
     tutti::test::be_killed(world);
   } else {
     tutti::test::come_and_go(world);
-    // Sometimes a rank is still creating the communicator when the others' call on it has failed.
+    // Repeats the call, because a rank is sometimes still creating the communicator when the call
+    // of the others has failed.
     constexpr int kRounds = 20;
     for (int i = 0; i < kRounds && world.size > 1; ++i) tutti::test::errors_are_returned(world);
   }

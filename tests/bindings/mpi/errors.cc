@@ -1,6 +1,6 @@
-// Erroneous calls under MPI_ERRORS_RETURN: prints each call's error class and the class given to
-// the handler, one line per call, for comparison with the plain library. A correct call follows
-// each of them. (No negative counts, which crash MPICH 4.0 in some calls.)
+// Makes erroneous calls under MPI_ERRORS_RETURN. Prints each call's error class and the class given
+// to the handler, one line per call, for comparison with the plain library. A correct call follows
+// each erroneous one. No count is negative, because negative counts crash MPICH 4.0 in some calls.
 #include <mpi.h>
 
 #include <cstdio>
@@ -30,7 +30,7 @@ struct Data {
   Data& operator=(const Data&) = delete;
 };
 
-int told = MPI_SUCCESS;  // by the handler
+int told = MPI_SUCCESS;  // error class that the handler received
 
 void tell(MPI_Comm*, int* code, ...) { MPI_Error_class(*code, &told); }  // NOLINT(cert-dcl50-cpp)
 
@@ -113,7 +113,7 @@ void wrong_movements(const Group& group, Data& d) {
   });
 }
 
-// The same errors in non-blocking calls: reported by the call or by MPI_Wait.
+// Makes the same errors in non-blocking calls, where the call or MPI_Wait reports them.
 void wrong_starts(const Group& group, Data& d) {
   double* const in = d.in.data();
   double* const out = d.out.data();

@@ -1,5 +1,6 @@
-// Random data movements: every call, with datatypes that have gaps or another order on some ranks
-// only. The referee knows each rank's integers and where a type places them.
+// Makes random data movements by every call, with datatypes that have gaps or another order on some
+// ranks only. Expected results follow from each rank's integers and the places that a type gives
+// them.
 #include <algorithm>
 #include <memory>
 #include <stdexcept>
@@ -22,7 +23,8 @@ struct Layout {
   int64_t place(int64_t n) const { return n / ints() * extent + places[n % ints()]; }
 };
 
-constexpr int64_t kUnit = 6;  // integers: a whole number of elements of each layout
+// number of integers that is a whole number of elements of each layout
+constexpr int64_t kUnit = 6;
 
 class Layouts {
  public:
@@ -44,7 +46,7 @@ class Layouts {
     MPI_Type_commit(&type);
     all_.push_back({type, {2, 0}, 3});
   }
-  // Each rank draws another layout.
+  // Each rank draws its own layout.
   const Layout& random(RandomDraws& dice) const {
     return all_[static_cast<size_t>(dice.draw_own(static_cast<int64_t>(all_.size())))];
   }
@@ -228,7 +230,7 @@ struct State {
   }
 };
 
-// Units of the block from one rank to another, equal in both directions.
+// Returns the units of the blocks between `rank` and each rank, equal in both directions.
 std::vector<int64_t> row_of(uint64_t seed, int rank, int size, int64_t most) {
   std::vector<int64_t> units;
   for (int r = 0; r < size; ++r) {

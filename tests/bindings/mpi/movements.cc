@@ -1,5 +1,6 @@
-// All data movements with datatypes, counts, roots and communicators, against results that each
-// rank computes itself; with types that have gaps on some ranks only, and with messages in flight.
+// Checks all data movements with datatypes, counts, roots and communicators against results that
+// each rank computes itself. Some types have gaps on some ranks only, and some messages are in
+// flight.
 #include <mpi.h>
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace tutti::test {
 namespace {
 
-// Start of block r of rank `from`.
+// Returns the start of block r if each block has n elements.
 int64_t block_start(int64_t n, int r) { return n * r; }
 
 class Movements {
@@ -218,8 +219,8 @@ class UnevenMovements {
   std::vector<int> gathered_;
 };
 
-// The root uses every second element of its memory, the others contiguous memory: ranks must not
-// decide by their own type.
+// The root uses every second element of its memory, and the others use contiguous memory. A rank
+// must not decide by its own type how a call is made.
 void types_with_gaps(const Group& group) {
   constexpr int kCount = 5000;
   MPI_Datatype spread = MPI_DATATYPE_NULL;

@@ -1,5 +1,5 @@
-// Properties of non-blocking calls besides their results: a rank in another call still does its
-// part, types and communicators may be freed early, errors are reported by the request.
+// Checks properties of non-blocking calls besides their results: a rank in another call still does
+// its part, types and communicators may be freed early, and the request reports errors.
 #include <mpi.h>
 
 #include <cstring>
@@ -9,7 +9,7 @@
 namespace tutti::test {
 namespace {
 
-// Rank 1 sends only after its call has completed, which needs rank 0, which is in a receive by
+// Rank 1 sends only after its call has completed. The call needs rank 0, which is in a receive by
 // then.
 void ranks_elsewhere_do_their_part(const Group& group) {
   if (group.size < 2) return;
@@ -31,7 +31,8 @@ void ranks_elsewhere_do_their_part(const Group& group) {
   expect("Iallreduce", group, out, std::vector<int>(kCount, group.size));
 }
 
-// The ranks arrive at the communicator's first call one after another, each triggered by a message.
+// Makes the ranks arrive at the communicator's first call one after another, each triggered by a
+// message.
 void first_calls_do_not_wait(const Group& group) {
   MPI_Comm copy = MPI_COMM_NULL;
   MPI_Comm_dup(group.comm, &copy);
@@ -72,7 +73,7 @@ void things_may_be_freed(const Group& group) {
          std::vector<int>(kCount, 2 * group.size));
 }
 
-// Two arrays given by absolute addresses (MPI_BOTTOM).
+// Tests a type of two arrays given by absolute addresses (MPI_BOTTOM).
 void absolute_types(const Group& group) {
   constexpr int kCount = 3000;
   std::vector<int> numbers(kCount, group.rank == 0 ? 7 : -1);
@@ -109,7 +110,7 @@ void ends_by(const char* name, const Group& group, const Look& look) {
   expect(name, group, out, std::vector<int>(kCount, group.size));
 }
 
-// Every function of the standard that completes a request or tests for completion.
+// Tests every function of the standard that completes a request or tests for completion.
 void every_completing_function(const Group& group) {
   MPI_Status status = {};
   int index = 0;
@@ -143,7 +144,7 @@ void every_completing_function(const Group& group) {
 #endif
 }
 
-// Many calls in flight on two communicators, completed from the last to the first.
+// Tests many calls in flight on two communicators, completed from the last to the first.
 void many_at_a_time(const Group& group) {
   constexpr int kCalls = 300;
   MPI_Comm copy = MPI_COMM_NULL;

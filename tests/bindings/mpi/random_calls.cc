@@ -1,5 +1,5 @@
-// Random collective calls, blocking or not, several in flight, mixed with messages, completed by
-// any of MPI's functions, each against results that the ranks compute themselves.
+// Makes random collective calls, blocking or not, several in flight, mixed with messages. Completes
+// them by any of MPI's functions, and compares them with results that the ranks compute themselves.
 //
 //   random_calls ROUNDS SEED [wild]     wild: integers of all sizes
 #include <mpi.h>
@@ -14,7 +14,7 @@
 namespace tutti::test {
 namespace {
 
-constexpr int kMessage = 5000;  // integers
+constexpr int kMessage = 5000;  // number of integers in a message
 
 class Batch {
  public:
@@ -154,11 +154,11 @@ void run(int64_t rounds, uint64_t seed) {
   RandomDraws dice{.common = std::mt19937_64(seed),
                    .own = std::mt19937_64(seed * 1000 + static_cast<uint64_t>(world.rank))};
   for (int64_t round = 0; round < rounds; ++round) {
-    // Both halves draw alike and do the same in their own communicators.
+    // Both halves draw the same numbers and make the same calls in their own communicators.
     const Group& group = groups[static_cast<size_t>(dice.draw(4))];
     std::mt19937_64 next(dice.common());
     Batch(group, dice).run();
-    dice.common = next;  // however many numbers the halves have drawn
+    dice.common = next;  // continues equally on all ranks, however many numbers each half has drawn
     if (wrong == 0) continue;
     std::fprintf(stderr, "in round %ld of seed %lu\n", round, seed);
     MPI_Abort(MPI_COMM_WORLD, 1);  // the others would wait

@@ -1,5 +1,6 @@
-// Random reductions: every type with every operator that MPI defines for it, and user-defined
-// operators. The referee combines all ranks' inputs, which each rank can generate, in rank order.
+// Makes random reductions: every type with every operator that MPI defines for it, and user-defined
+// operators. Expected results combine all ranks' inputs, which each rank can generate, in rank
+// order.
 #include <algorithm>
 #include <complex>
 #include <cstddef>
@@ -381,7 +382,7 @@ struct State {
 
   void call_large(MPI_Request* request, const void* from, void* to);
 
-  // Number of ranks whose inputs the result combines; 0: no result.
+  // Returns the number of ranks whose inputs the result combines; 0: there is no result.
   int combined() const {
     if (kind == Kind::scan) return group.rank + 1;
     if (kind == Kind::exscan) return group.rank;
@@ -449,7 +450,7 @@ Trial random_reduction(const Group& group, RandomDraws& dice) {
   if (kind == Kind::reduce_scatter) {
     for (int& count : state->counts) count = static_cast<int>(dice.draw(most));
   }
-  // MPICH 4.0 crashes in such calls on ranks other than 0.
+  // MPICH 4.0 crashes in in-place reductions whose root is not rank 0.
   if (kind == Kind::reduce && state->root != 0) state->in_place = false;
   state->prepare();
   return {.what = std::string(kNames[static_cast<size_t>(kind)]) + " " + state->op.name + " of " +

@@ -1,4 +1,4 @@
-// All reductions with types, operators, counts and communicators, against sums computed here.
+// Checks all reductions with types, operators, counts and communicators against sums computed here.
 #include <mpi.h>
 
 #include <algorithm>
@@ -56,7 +56,8 @@ class Reductions {
     check("Allreduce in place", out, all_);
   }
 
-  // In place only at rank 0: on other ranks MPICH 4.0 crashes in calls that are left to it.
+  // Reduces in place only at root 0. With other roots MPICH 4.0 crashes in calls that Tutti leaves
+  // to it.
   void reduce() {
     int root = group_.size - 1;
     bool is_root = group_.rank == root;
@@ -165,7 +166,7 @@ void integers(const Group& group, const std::string& name, MPI_Datatype type) {
   bits<T>(group, name, type);
 }
 
-// Extreme values and their locations; of equal values the lowest location.
+// Checks extreme values and their locations; of equal values, the lowest location is expected.
 void locations(const Group& group) {
   struct FloatInt {
     float value;
@@ -196,7 +197,7 @@ void locations(const Group& group) {
   check(DoubleInt{}, "double int", MPI_DOUBLE_INT);
 }
 
-// Operations that Tutti leaves to the MPI library: user-defined and logical operators.
+// Tests operations that Tutti leaves to the MPI library: user-defined and logical operators.
 void others(const Group& group) {
   MPI_Op op = MPI_OP_NULL;
   MPI_Op_create(

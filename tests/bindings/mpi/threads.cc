@@ -1,5 +1,5 @@
-// Several threads per rank (MPI_THREAD_MULTIPLE), each with its own communicators, operators and
-// blocking and non-blocking calls.
+// Tests several threads per rank (MPI_THREAD_MULTIPLE), each with its own communicators, operators
+// and blocking and non-blocking calls.
 #include <mpi.h>
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// One call with random arguments, and its expected results.
+// Declares calls with random arguments, and their expected results.
 #pragma once
 
 #include <mpi.h>
@@ -12,12 +12,12 @@
 
 namespace tutti::test {
 
-// All ranks draw the same numbers from `common`, and each rank its own from `own`.
+// All ranks draw the same numbers from `common`, and each rank draws its own numbers from `own`.
 struct RandomDraws {
   std::mt19937_64 common;
   std::mt19937_64 own;
-  // Draws integers whose sum or maximum depends on a type's width and sign. MPI libraries are wrong
-  // about some of these themselves.
+  // True: draws integers whose sum or maximum depends on a type's width and sign. MPI libraries
+  // themselves compute some of these results wrongly.
   bool wild = false;
 
   // Returns a number in [0, below).

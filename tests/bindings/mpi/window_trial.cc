@@ -9,7 +9,7 @@ namespace tutti::test {
 namespace {
 
 constexpr size_t kSmallCell = 1 << 10;
-constexpr size_t kLargeCell = 96 << 10;  // accumulates of more than one segment
+constexpr size_t kLargeCell = 96 << 10;  // accumulates of this size take several segments
 
 bool is_passive(WindowTrial::Epoch epoch) {
   return epoch == WindowTrial::all_locked || epoch == WindowTrial::locked;
@@ -24,7 +24,7 @@ WindowTrial::WindowTrial(const Group& group, RandomDraws& dice, Scope scope)
       source_(static_cast<Source>(dice.draw(scope == Scope::served ? 2 : 3))) {
   cell_ = dice_.draw(6) == 0 ? kLargeCell : kSmallCell;
   for (int rank = 0; rank < group_.size; ++rank) {
-    cells_.push_back(static_cast<size_t>(dice_.draw(4)));  // none for some
+    cells_.push_back(static_cast<size_t>(dice_.draw(4)));  // some ranks have no cells
     units_.push_back(1 << dice_.draw(4));
     models_.emplace_back(cells_.back() * cell_);
     kinds_.emplace_back(cells_.back());
@@ -254,7 +254,7 @@ void WindowTrial::close() {
       } else {
         while (done == 0) MPI_Win_test(win_, &done);
       }
-      MPI_Barrier(group_.comm);  // gets of others have ended, too
+      MPI_Barrier(group_.comm);  // gets of other ranks have ended, too
       break;
   }
 }

@@ -22,7 +22,7 @@ struct Access {
   Call call = put;
   const Kind* kind = nullptr;
   MPI_Op op = MPI_OP_NULL;
-  size_t place = 0;  // in the part, in bytes
+  size_t place = 0;  // offset in the part, in bytes
   int count = 0;
   int origin_form = 0;
   int target_form = 0;
@@ -33,7 +33,7 @@ struct Access {
 // Accesses to draw. Open MPI 4.1 crashes in some calls on its own windows and computes wrong sums.
 enum class Scope : uint8_t {
   all,      // everything that MPI has
-  served,   // on windows that are Tutti's
+  served,   // everything, on windows that Tutti implements
   careful,  // fences, put, get, and accumulate in allocated windows, on types without gaps
 };
 
@@ -58,7 +58,7 @@ class WindowTrial {
   uint64_t digest() const { return digest_; }
 
  private:
-  // A buffer of one of this rank's accesses, and its expected result.
+  // The buffers of one of this rank's accesses, and the expected result.
   struct Buffers {
     std::vector<std::byte> origin;
     std::vector<std::byte> result;

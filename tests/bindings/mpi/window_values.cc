@@ -7,7 +7,7 @@ namespace tutti::test {
 
 namespace {
 
-constexpr size_t kLongDouble = 10;  // bytes that have a meaning, on x86; elsewhere all
+constexpr size_t kLongDouble = 10;  // significant bytes on x86; elsewhere all bytes are significant
 
 template <typename T>
 constexpr size_t meaningful() {

@@ -31,7 +31,8 @@ std::vector<std::byte> elements_of(const Kind& kind, size_t count, uint64_t seed
 // Elements of a kind as an MPI type lays them out: a row of `count` elements of `type` each.
 class Layout {
  public:
-  enum Form { row, spread, vector, backwards, pairs };  // `pairs`: of an even number only
+  // `pairs`: only for an even number of elements
+  enum Form { row, spread, vector, backwards, pairs };
   static constexpr int kForms = 5;
 
   Layout(const Kind& kind, int elements, int form);

@@ -1,6 +1,6 @@
-// Windows of all sizes, on several communicators, several at once, with random accesses; then
-// algorithms that need atomic updates and locks. Rank 0 prints a digest of the windows' contents,
-// which is the same with every MPI library.
+// Makes random accesses to windows of all sizes, on several communicators and several at a time.
+// Then runs algorithms that need atomic updates and locks. Rank 0 prints a digest of the windows'
+// contents, which is the same with every MPI library.
 //
 //   windows ROUNDS SEED [served|careful]     Scope
 //   windows killed       the last rank is killed while others wait for its lock
@@ -95,7 +95,7 @@ class Counters {
   MPI_Win win_ = MPI_WIN_NULL;
 };
 
-// Each ticket is drawn once although all ranks draw concurrently.
+// Checks that each ticket is drawn once although all ranks draw concurrently.
 void draw_tickets(const Group& group) {
   constexpr int kEach = 200;
   const Counters counters(group);
@@ -155,7 +155,7 @@ void count_under_locks(const Group& group) {
                   {wanted, wanted});
 }
 
-// The epoch must not end while a rank waits for a message that another rank sends within it.
+// The epoch must stay open while a rank waits for a message that another rank sends within it.
 void send_within_epochs(const Group& group) {
   const Counters counters(group);
   const int left = (group.rank + group.size - 1) % group.size;
@@ -175,7 +175,7 @@ void send_within_epochs(const Group& group) {
   expect<int>("a message within an epoch", group, received, std::vector<int>(100'000, left));
 }
 
-// The window's handler receives the error, and the window remains usable.
+// Checks that the window's handler receives the error, and that the window remains usable.
 void errors_are_returned(const Group& group) {
   const Counters counters(group);
   MPI_Win win = counters.win();

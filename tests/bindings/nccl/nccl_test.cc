@@ -118,7 +118,7 @@ class Nccl : public ::testing::Test {
   std::vector<std::unique_ptr<Gpu>> gpus_;
 };
 
-TEST_F(Nccl, TellsWhoIsWho) {
+TEST_F(Nccl, ReportsCountRankAndDevice) {
   for (int i = 0; i < kRanks; ++i) {
     int count = 0, rank = -1, device = -1;
     EXPECT_SUCCESS(ncclCommCount(comms_[i], &count));
@@ -133,7 +133,7 @@ TEST_F(Nccl, TellsWhoIsWho) {
   EXPECT_EQ(version, 22809);
 }
 
-TEST_F(Nccl, AllReduceOfEachOperator) {
+TEST_F(Nccl, AllReducesWithEachOperator) {
   for (const ncclRedOp_t op : {ncclSum, ncclMax, ncclMin, ncclAvg}) {
     on_all([&](int, const Gpu& gpu, ncclComm_t comm) {
       return ncclAllReduce(gpu.in(), gpu.out(), kCount, ncclInt32, op, comm, gpu.stream());
@@ -149,7 +149,7 @@ TEST_F(Nccl, AllReduceOfEachOperator) {
   }
 }
 
-TEST_F(Nccl, CollectivesThatMove) {
+TEST_F(Nccl, CollectivesMoveData) {
   on_all([&](int, const Gpu& gpu, ncclComm_t comm) {
     return ncclAllGather(gpu.in(), gpu.out(), kCount, ncclInt32, comm, gpu.stream());
   });
@@ -182,7 +182,7 @@ TEST_F(Nccl, CollectivesThatMove) {
   expect(1, kRanks * kCount, [&](int i) { return 1000 * block(i) + within(i); });
 }
 
-TEST_F(Nccl, CollectivesThatReduce) {
+TEST_F(Nccl, CollectivesReduceData) {
   on_all([&](int, const Gpu& gpu, ncclComm_t comm) {
     return ncclReduceScatter(gpu.in(), gpu.out(), kCount, ncclInt32, ncclSum, comm, gpu.stream());
   });
@@ -197,7 +197,7 @@ TEST_F(Nccl, CollectivesThatReduce) {
 }
 
 // The idiom of pipelines and all-to-alls: sends and receives of all ranks in one group.
-TEST_F(Nccl, MessagesInAGroup) {
+TEST_F(Nccl, SendsMessagesInAGroup) {
   EXPECT_SUCCESS(ncclGroupStart());
   for (int rank = 0; rank < kRanks; ++rank) {
     const Gpu& gpu = *gpus_[rank];
@@ -212,7 +212,7 @@ TEST_F(Nccl, MessagesInAGroup) {
   }
 }
 
-TEST_F(Nccl, FactorsBeforeTheSum) {
+TEST_F(Nccl, AppliesFactorsBeforeTheSum) {
   ncclRedOp_t ops[kRanks];
   for (int rank = 0; rank < kRanks; ++rank) {
     const cuda::CurrentContext current(gpus_[rank]->context());
@@ -251,7 +251,7 @@ TEST_F(Nccl, AFactorIsExactOrRefused) {
   EXPECT_SUCCESS(ncclRedOpDestroy(op, comms_[0]));
 }
 
-TEST_F(Nccl, PartsOfACommunicator) {
+TEST_F(Nccl, SplitsACommunicator) {
   ncclComm_t parts[kRanks] = {};
   EXPECT_SUCCESS(ncclGroupStart());
   for (int rank = 0; rank < kRanks; ++rank) {
@@ -274,7 +274,7 @@ TEST_F(Nccl, PartsOfACommunicator) {
 }
 
 // Communicators of a mesh's rows and columns in one group.
-TEST_F(Nccl, SeveralPartsAtATime) {
+TEST_F(Nccl, SplitsSeveralTimesInAGroup) {
   ncclComm_t rows[kRanks] = {};
   ncclComm_t columns[kRanks] = {};
   EXPECT_SUCCESS(ncclGroupStart());
@@ -296,14 +296,14 @@ TEST_F(Nccl, SeveralPartsAtATime) {
   }
 }
 
-TEST_F(Nccl, AGpuThatIsNotThereLeavesNoGroupOpen) {
+TEST_F(Nccl, MissingGpuLeavesNoGroupOpen) {
   ncclComm_t comms[2] = {};
   const int devices[2] = {0, 99};
   EXPECT_NE(ncclCommInitAll(comms, 2, devices), ncclSuccess);
   EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage) << "there is no group";
 }
 
-TEST_F(Nccl, MistakesAreToldWithWhatWasWrong) {
+TEST_F(Nccl, ErrorsSayWhatWasWrong) {
   const Gpu& gpu = *gpus_[0];
   EXPECT_EQ(ncclAllReduce(gpu.in(), gpu.out(), 1, static_cast<ncclDataType_t>(99), ncclSum,
                           comms_[0], gpu.stream()),
@@ -337,7 +337,7 @@ TEST_F(Nccl, AnAbortIsAnAsynchronousErrorElsewhere) {
   EXPECT_THAT(ncclGetLastError(comms_[0]), HasSubstr("ncclCommAbort"));
 }
 
-TEST_F(Nccl, MemoryOfTheLibrary) {
+TEST_F(Nccl, AllocatesMemory) {
   void* memory = nullptr;
   EXPECT_SUCCESS(ncclMemAlloc(&memory, 1000));
   EXPECT_EQ(cuda::describe(memory).kind, cuda::MemoryKind::device);
@@ -348,7 +348,7 @@ TEST_F(Nccl, MemoryOfTheLibrary) {
   EXPECT_EQ(ncclMemFree(memory), ncclInvalidArgument);
 }
 
-TEST(NcclRanks, AreThreadsOrProcesses) {
+TEST(NcclRanks, CanBeThreadsWithACommonId) {
   ncclUniqueId id;
   EXPECT_SUCCESS(ncclGetUniqueId(&id));
   std::vector<std::jthread> ranks;
@@ -370,7 +370,7 @@ TEST(NcclRanks, AreThreadsOrProcesses) {
   }
 }
 
-TEST(NcclRanks, OneAlone) {
+TEST(NcclRanks, SingleRankWorks) {
   ncclUniqueId id;
   EXPECT_SUCCESS(ncclGetUniqueId(&id));
   ncclComm_t comm = nullptr;

@@ -49,7 +49,7 @@ struct Comms {
 
 // Concurrent calls, queries, aborts and destructions on each rank: each call ends with success or
 // an error, and the communicator ends once. The sanitizers detect later uses.
-TEST(NcclThreads, CallsAbortsAndDestructionsAtOnce) {
+TEST(NcclThreads, ConcurrentCallsAbortsAndDestructionsEnd) {
   constexpr int kRounds = 10;
   for (int round = 0; round < kRounds; ++round) {
     const Comms all;
@@ -107,7 +107,7 @@ TEST(NcclThreads, AnAbortEndsACallThatWaitsForAnotherRank) {
 }
 
 // Another thread aborts the communicator before the group's end makes its calls.
-TEST(NcclThreads, AGroupThatIsAbortedKeepsWhatItUses) {
+TEST(NcclThreads, AbortedGroupKeepsTheObjectsThatItUses) {
   const Comms all;
   const Gpu gpu(0);
   const cuda::CurrentContext current(gpu.context());
@@ -123,7 +123,7 @@ TEST(NcclThreads, AGroupThatIsAbortedKeepsWhatItUses) {
   EXPECT_SUCCESS(ncclCommAbort(all.comms[1]));
 }
 
-TEST(NcclThreads, ACallOnWhatHasEndedIsRefused) {
+TEST(NcclThreads, CallOnAnEndedCommunicatorIsRefused) {
   const Comms all;
   for (const ncclComm_t comm : all.comms) EXPECT_SUCCESS(ncclCommDestroy(comm));
   int count = 0;
@@ -133,7 +133,7 @@ TEST(NcclThreads, ACallOnWhatHasEndedIsRefused) {
   EXPECT_EQ(ncclCommAbort(all.comms[0]), ncclInvalidArgument);
 }
 
-// The same if the communicator is destroyed before the group's calls are made.
+// The communicator is destroyed before the group's calls are made.
 TEST(NcclThreads, AGroupDestroysAtItsEnd) {
   const Comms all;
   const Gpu first(0);

@@ -12,8 +12,8 @@
 namespace tutti::testing {
 namespace {
 
-// NCCL_NET_PLUGIN=tutti loads libnccl-net-tutti.so, and so on; the library's own name works for
-// all.
+// NCCL_NET_PLUGIN=tutti loads libnccl-net-tutti.so, and the other plugins' variables work alike.
+// libnccl-tutti.so works for all of them.
 TEST(Loading, EveryNameHasAllPlugins) {
   for (const char* const name : {"libnccl-tutti.so", "libnccl-net-tutti.so",
                                  "libnccl-tuner-tutti.so", "libnccl-profiler-tutti.so"}) {
@@ -30,11 +30,11 @@ TEST(Loading, EveryNameHasAllPlugins) {
       EXPECT_STREQ(*plugin, "Tutti") << symbol;
     }
     EXPECT_EQ(library.find<void>("ncclCollNetPlugin_v11"), nullptr);
-    EXPECT_EQ(library.find<void>("_ZN5tutti8settingsEv"), nullptr);  // nothing else is seen
+    EXPECT_EQ(library.find<void>("_ZN5tutti8settingsEv"), nullptr);  // no other symbol is exported
   }
 }
 
-TEST(Loading, NothingIsRecordedUnasked) {
+TEST(Loading, RecordsNothingByDefault) {
   const Library library;
   const auto* const plugin = library.find<ncclProfiler_v5_t>("ncclProfiler_v6");
   void* context = &context;

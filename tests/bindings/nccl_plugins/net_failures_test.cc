@@ -31,7 +31,7 @@ struct Pipe {
 
 using NetFailuresTest = NetTest;
 
-TEST_P(NetFailuresTest, NobodyListens) {
+TEST_P(NetFailuresTest, ReportsThatNobodyListens) {
   HandleBytes handle{};
   void* listener = nullptr;
   ASSERT_EQ(net().listen(0, handle, &listener), ncclSuccess);
@@ -44,7 +44,7 @@ TEST_P(NetFailuresTest, NobodyListens) {
   EXPECT_THAT(take_log(NCCL_LOG_WARN), Contains(HasSubstr("refused")));
 }
 
-TEST_P(NetFailuresTest, ASenderHearsOfADeath) {
+TEST_P(NetFailuresTest, SenderReportsADeadReceiver) {
   HandleBytes handle{};
   void* listener = nullptr;
   ASSERT_EQ(net().listen(0, handle, &listener), ncclSuccess);
@@ -71,7 +71,7 @@ TEST_P(NetFailuresTest, ASenderHearsOfADeath) {
   ASSERT_NE(request, nullptr);
   int done = 0;
   ASSERT_EQ(net().test(request, &done, nullptr), ncclSuccess);
-  EXPECT_EQ(done, 0);  // it does not read
+  EXPECT_EQ(done, 0);  // the receiver does not read
   child.kill();
   ncclResult_t result = ncclSuccess;
   EXPECT_EQ(wait(net(), request, &result), -1);
@@ -83,7 +83,7 @@ TEST_P(NetFailuresTest, ASenderHearsOfADeath) {
   EXPECT_EQ(net().close_listen(listener), ncclSuccess);
 }
 
-TEST_P(NetFailuresTest, AReceiverHearsOfADeath) {
+TEST_P(NetFailuresTest, ReceiverReportsADeadSender) {
   HandleBytes handle{};
   void* listener = nullptr;
   ASSERT_EQ(net().listen(0, handle, &listener), ncclSuccess);
@@ -164,7 +164,7 @@ TEST_P(NetFailuresTest, StrangersChangeNothing) {
   EXPECT_EQ(net().close_listen(listener), ncclSuccess);
 }
 
-TEST_P(NetFailuresTest, MistakesAreTold) {
+TEST_P(NetFailuresTest, ReportsWrongCalls) {
   Pair pair(net());
   HandleBytes foreign{};
   void* sender = nullptr;
@@ -184,7 +184,7 @@ TEST_P(NetFailuresTest, MistakesAreTold) {
   EXPECT_THAT(take_log(NCCL_LOG_WARN), Contains(HasSubstr("longer than the receive of 99 bytes")));
 }
 
-TEST_P(NetFailuresTest, TakesTheMemoryOfTheHostOnly) {
+TEST_P(NetFailuresTest, AcceptsOnlyHostMemory) {
   Pair pair(net());
   Bytes memory(100);
   for (void* const comm : {pair.sender, pair.receiver}) {

@@ -31,7 +31,7 @@ inline const Library& library() {
   return opened;
 }
 
-// Both ends in this process, driven by one or two threads.
+// Both ends of a connection in this process, driven by one or two threads.
 struct Pair {
   explicit Pair(Net& net) : net(net) {
     EXPECT_EQ(net.listen(0, handle, &listener), ncclSuccess);
@@ -63,7 +63,7 @@ struct Pair {
   void* receiver = nullptr;
 };
 
-// As NCCL's proxy does: a call that would block is repeated.
+// Sends as NCCL's proxy does: repeats a call that would block.
 inline void* send_some(Net& net, void* sender, const Bytes& bytes, int tag) {
   void* request = nullptr;
   while (request == nullptr) {
@@ -73,7 +73,7 @@ inline void* send_some(Net& net, void* sender, const Bytes& bytes, int tag) {
   return request;
 }
 
-// Returns the size, or -1 after an error, which is stored in `result`.
+// Waits for a request. Returns its size, or -1 after an error, which is stored in `result`.
 inline int wait(Net& net, void* request, ncclResult_t* result = nullptr) {
   int done = 0;
   int size = -1;

@@ -52,7 +52,7 @@ class Net {
   virtual bool has_offloads() const = 0;
 };
 
-// Returns null if the library lacks this version.
+// Returns the plugin's interface of this version, or null if the library lacks it.
 std::unique_ptr<Net> make_net(const Library& library, int version);
 
 }  // namespace tutti::testing

@@ -11,7 +11,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-TEST_P(NetTest, TellsItsDevices) {
+TEST_P(NetTest, ReportsItsDevices) {
   EXPECT_STREQ(net().name(), "Tutti");
   int count = 0;
   ASSERT_EQ(net().devices(&count), ncclSuccess);
@@ -54,7 +54,7 @@ TEST_P(NetTest, MovesMessagesOfAllSizes) {
   }
 }
 
-TEST_P(NetTest, TagsSayWhichReceiveAMessageIsFor) {
+TEST_P(NetTest, TagsMatchMessagesToReceives) {
   Pair pair(net());
   const std::vector<int> posted = {3, 1, 2, 1};
   std::vector<Bytes> received(posted.size(), Bytes(100'000));
@@ -92,7 +92,7 @@ TEST_P(NetTest, TagsSayWhichReceiveAMessageIsFor) {
   receiving.join();
 }
 
-TEST_P(NetTest, ManyAreUnderWay) {
+TEST_P(NetTest, ManyMessagesAreInFlight) {
   Pair pair(net());
   constexpr size_t kMany = NCCL_NET_MAX_REQUESTS;
   std::vector<Bytes> received(kMany, Bytes(200'000));
@@ -120,7 +120,7 @@ TEST_P(NetTest, ManyAreUnderWay) {
   receiving.join();
 }
 
-TEST_P(NetTest, SeveralConnectOneListener) {
+TEST_P(NetTest, SeveralSendersConnectToOneListener) {
   HandleBytes handle{};
   void* listener = nullptr;
   ASSERT_EQ(net().listen(0, handle, &listener), ncclSuccess);

@@ -15,7 +15,7 @@ class Library {
  public:
   explicit Library(const std::string& name = "libnccl-tutti.so");
 
-  // Returns null if the symbol is missing.
+  // Returns the symbol's address, or null if the symbol is missing.
   template <typename T>
   const T* find(const std::string& symbol) const {
     return static_cast<const T*>(::dlsym(handle_.get(), symbol.c_str()));

@@ -98,7 +98,8 @@ struct Version {
   void enter(void* handle, ncclProfilerEventState_t state, Arguments* arguments = nullptr) {
     EXPECT_EQ(plugin->recordEventState(handle, state, arguments), ncclSuccess);
   }
-  // Part of the file's name: the communicator, or the process in versions without it.
+  // Returns the part of the file's name that identifies the communicator, or the process in
+  // versions that do not report communicators.
   static std::string file_part() {
     return kVersion == 3 ? "comm-" + std::to_string(::getpid()) : "comm-00000000deadbeef.rank-5";
   }
@@ -151,7 +152,7 @@ void run_step(V& profiler, void* op, int step) {
   profiler.stop(handle);
 }
 
-TYPED_TEST(ProfilerTest, WritesWhatNcclDid) {
+TYPED_TEST(ProfilerTest, WritesEventsOfNccl) {
   TypeParam profiler;
   ASSERT_NE(profiler.plugin, nullptr);
   ASSERT_EQ(profiler.init(0xdeadbeef, 5), ncclSuccess);
@@ -219,7 +220,7 @@ TYPED_TEST(ProfilerTest, WritesWhatNcclDid) {
   EXPECT_LE(end_of(steps[0]), start_of(steps[1]) + kRounding);
 }
 
-TYPED_TEST(ProfilerTest, WorkForOtherProcessesIsLeftOut) {
+TYPED_TEST(ProfilerTest, SkipsWorkForOtherProcesses) {
   TypeParam profiler;
   ASSERT_EQ(profiler.init(0xdeadbeef, 5), ncclSuccess);
   // Foreign pointers, which are not memory of this process.
@@ -233,7 +234,7 @@ TYPED_TEST(ProfilerTest, WorkForOtherProcessesIsLeftOut) {
   EXPECT_TRUE(events_of(read_trace(TypeParam::file_part()), "proxy op").empty());
 }
 
-TYPED_TEST(ProfilerTest, ManyThreadsTell) {
+TYPED_TEST(ProfilerTest, RecordsManyThreads) {
   TypeParam profiler;
   ASSERT_EQ(profiler.init(0xdeadbeef, 5), ncclSuccess);
   void* const call = start_all_reduce(profiler, nullptr);
@@ -264,7 +265,7 @@ TYPED_TEST(ProfilerTest, ManyThreadsTell) {
   }
 }
 
-TYPED_TEST(ProfilerTest, CallsAndLaunchesSinceV5) {
+TYPED_TEST(ProfilerTest, RecordsCallsAndLaunchesSinceV5) {
   if constexpr (TypeParam::kNumber >= 5) {
     TypeParam profiler;
     ASSERT_EQ(profiler.init(0xdeadbeef, 5), ncclSuccess);
@@ -292,14 +293,14 @@ TYPED_TEST(ProfilerTest, CallsAndLaunchesSinceV5) {
   }
 }
 
-TEST(ProfilerFile, ThatCannotBeWrittenIsTold) {
+TEST(ProfilerFile, ReportsAFileThatCannotBeWritten) {
   const auto blocked = folder() / "trace.comm-0000000000000bad.rank-1.json";
   std::filesystem::create_directory(blocked);
   const auto* const plugin = library().find<ncclProfiler_v5_t>("ncclProfiler_v5");
   void* context = nullptr;
   int mask = 0;
   ASSERT_EQ(plugin->init(&context, 0xbad, &mask, nullptr, 1, 2, 1, log_of_host), ncclSuccess);
-  EXPECT_EQ(plugin->finalize(context), ncclSuccess);  // no reason to stop NCCL
+  EXPECT_EQ(plugin->finalize(context), ncclSuccess);  // the failure does not stop NCCL
   EXPECT_THAT(take_log(NCCL_LOG_WARN), Contains(HasSubstr("cannot write the trace")));
   std::filesystem::remove(blocked);
 }

@@ -22,7 +22,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-// NCCL's own cost of algorithms that the plugin must not change.
+// NCCL's own cost, which the plugin must not change for some algorithms.
 constexpr float kNccls = 1e9;
 
 struct Table {
@@ -117,7 +117,7 @@ class TunerTest : public ::testing::TestWithParam<int> {
   Library library_;
 };
 
-TEST_P(TunerTest, SmallCallsTakeLLAndLargeOnesSimple) {
+TEST_P(TunerTest, SmallCallsUseLLAndLargeCallsUseSimple) {
   Host tuner = host(8, 1);
   for (const ncclFunc_t function : {ncclFuncBroadcast, ncclFuncReduce, ncclFuncAllGather,
                                     ncclFuncReduceScatter, ncclFuncAllReduce}) {
@@ -135,8 +135,9 @@ TEST_P(TunerTest, SmallCallsTakeLLAndLargeOnesSimple) {
   }
 }
 
-TEST_P(TunerTest, BlocksAreARanksShare) {
-  // Both move the same bytes; NCCL counts all blocks of an all-gather.
+TEST_P(TunerTest, AllGatherSizesCountAllBlocks) {
+  // An all-gather and a reduce-scatter of these sizes move the same bytes, because NCCL counts all
+  // blocks of an all-gather.
   Host tuner = host(8, 1);
   Table gather;
   Table scatter;
@@ -148,7 +149,7 @@ TEST_P(TunerTest, BlocksAreARanksShare) {
   EXPECT_NEAR(ring(reduce) / (ring(gather) + ring(scatter)), 1, 0.2);
 }
 
-TEST_P(TunerTest, WhatIsNotKnownStays) {
+TEST_P(TunerTest, KeepsTheCostsOfUnknownCalls) {
   Host tuner = host(8, 1);
   Table table;
   table.at(NCCL_ALGO_RING, NCCL_PROTO_LL) = NCCL_ALGO_PROTO_IGNORE;
@@ -181,7 +182,7 @@ TEST_P(TunerTest, WhatIsNotKnownStays) {
   EXPECT_EQ(other, Table());
 }
 
-TEST_P(TunerTest, SeveralHostsAndLoneRanksStayNccls) {
+TEST_P(TunerTest, LeavesSeveralHostsAndSingleRanksToNccl) {
   for (const auto& [ranks, nodes] : {std::pair<size_t, size_t>(16, 2), {1, 1}, {1000, 1}}) {
     take_log(NCCL_LOG_INFO);
     Host tuner = host(ranks, nodes);
@@ -202,13 +203,13 @@ TEST(TreeWithinHost, IsProved) {
   }
 }
 
-TEST(GpuClass, IsTheSettingsOrTheDevices) {
+TEST(GpuClass, ComesFromTheSettingOrTheDevice) {
   settings().set("TUTTI_NCCL_GPU", "a100");
   std::string why;
   EXPECT_EQ(nccl::find_gpu_class(why), "a100");
   settings().set("TUTTI_NCCL_GPU", "abacus");
   EXPECT_THROW(nccl::Tuner(8, 1), Error);
-  // No known device: there is none, or it is the emulated one.
+  // Finds no known device: there is none, or only the emulated one.
   settings().set("TUTTI_NCCL_GPU", "");
   EXPECT_EQ(nccl::find_gpu_class(why), "");
   EXPECT_NE(why, "");
@@ -218,7 +219,7 @@ TEST(GpuClass, IsTheSettingsOrTheDevices) {
   EXPECT_EQ(table, Table());
 }
 
-TEST(MeasuredCosts, ReplaceThePublishedOnes) {
+TEST(MeasuredCosts, ReplacePublishedCosts) {
   settings().set("TUTTI_NCCL_GPU", "h100");
   const auto time_of_small = [] {
     Table table;

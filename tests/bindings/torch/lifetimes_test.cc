@@ -87,7 +87,7 @@ tutti_call_options_t within_seconds(double seconds) {
 
 constexpr double kOwnTimeout = 30;  // timeout of calls that end for another reason
 
-// destroy_process_group() in one thread while another is in all_reduce(t).
+// One thread calls destroy_process_group() while another is in all_reduce(t).
 TEST(Lifetimes, CloseEndsACallThatIsNotCompletedByOthers) {
   std::promise<void> closed;
   std::jthread other([&] {
@@ -111,7 +111,7 @@ TEST(Lifetimes, CloseEndsACallThatIsNotCompletedByOthers) {
 }
 
 // The Driver's thread drives calls while the program's threads wait, abort and close.
-TEST(Lifetimes, CallsThatAreWaitedForAbortedAndClosedAtOnceEnd) {
+TEST(Lifetimes, ConcurrentWaitsAbortsAndClosesEndTheCalls) {
   constexpr int kRounds = 60;
   constexpr int kCalls = 4;
   const auto world = join(0, 1, "storm");

@@ -1,4 +1,4 @@
-// Devices, and contexts.
+// Implements devices and contexts.
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Names and descriptions of CUDA's errors.
+// Implements names and descriptions of CUDA's errors.
 #include "tests/support/fake_cuda/state.h"
 
 namespace fake_cuda {

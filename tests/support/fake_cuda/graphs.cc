@@ -1,4 +1,4 @@
-// Capture of streams into graphs, and their replay.
+// Implements the capture of streams into graphs, and the replay of graphs.
 #include <algorithm>
 
 #include "tests/support/fake_cuda/state.h"

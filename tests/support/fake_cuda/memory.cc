@@ -1,5 +1,6 @@
-// Memory. A device's memory is a memfd, which other processes open under /proc. It is accessible to
-// all threads of this process, so an access by the wrong device, or by the host, goes unnoticed.
+// Implements memory. A device's memory is a memfd, which other processes open under /proc. It is
+// accessible to all threads of this process, so an access by the wrong device, or by the host, goes
+// unnoticed.
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -40,7 +41,7 @@ bool is_device_base(std::map<uintptr_t, Range>::iterator range, CUdeviceptr addr
 // Returns true if the range is within an allocation accessible to the current device.
 bool fits(CUcontext current, CUdeviceptr address, size_t bytes) {
   const auto range = range_of(address);
-  if (range == state().memory.end()) return true;  // the host's
+  if (range == state().memory.end()) return true;  // memory of the host
   const Range& found = range->second;
   if (found.kind == Range::Kind::mapped &&
       (found.physical->is_multicast() || !found.accessible.contains(current->device))) {
@@ -288,7 +289,7 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream 
   return result;
 }
 
-// Number of live device allocations.
+// Returns the number of live device allocations.
 size_t cuFakeAllocations() {
   const std::lock_guard lock(state().mutex);
   return static_cast<size_t>(std::ranges::count_if(

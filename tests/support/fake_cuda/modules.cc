@@ -1,4 +1,4 @@
-// Modules and kernels. Whatever its image, a module has the linked kernels.
+// Implements modules and kernels. Every module has the linked kernels, whatever its image.
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -17,7 +17,7 @@ struct CUmod_st {
 namespace fake_cuda {
 namespace {
 
-// As for a kernel with many registers, because a host has few processors for the threads.
+// As few as for a kernel with many registers, because a host has few processors for the threads.
 constexpr unsigned kBestThreads = 16;
 constexpr unsigned kMostThreads = 1024;
 constexpr unsigned kMostSharedBytes = 232448;

@@ -1,5 +1,5 @@
-// Multicast objects. An address in one has no memory of its own and cannot be accessed; device code
-// asks for the members' addresses.
+// Implements multicast objects. An address in one has no memory of its own and cannot be accessed;
+// device code asks for the members' addresses.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -52,7 +52,7 @@ CUresult bind_memory(Physical& object, size_t offset, const std::shared_ptr<Phys
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (header.handle_types != 0 && memory->header().handle_types == 0) {
-    return CUDA_ERROR_INVALID_VALUE;  // an object that is shared takes such memory only
+    return CUDA_ERROR_INVALID_VALUE;  // a shareable object accepts only shareable memory
   }
   // A real driver waits for the missing devices.
   if (!object.has_whole_team()) return CUDA_ERROR_ILLEGAL_STATE;

@@ -24,7 +24,7 @@ inline constexpr size_t kMulticastGranularity = size_t{4} << 20;
 struct FilePlace {
   pid_t process = 0;
   int file = -1;
-  ino_t inode = 0;  // the file that it was: descriptors are used again
+  ino_t inode = 0;  // detects that the descriptor was reused for another file
 };
 
 tutti::Fd open_place(const FilePlace& place);  // empty if the place no longer exists
@@ -54,8 +54,8 @@ static_assert(sizeof(PhysicalHeader) <= kHeaderBytes);
 
 class Physical {
  public:
-  // Wraps a new file, or one created here or in another process. Returns null if the system refuses
-  // or the file is of another kind.
+  // make() wraps a new file, and open() wraps a file that this or another process has created. Both
+  // return null if the system refuses or the file is of another kind.
   static std::shared_ptr<Physical> make(int device, size_t size, uint32_t handle_types,
                                         uint32_t team);
   static std::shared_ptr<Physical> open(tutti::Fd file);
@@ -69,7 +69,7 @@ class Physical {
   int file() const { return file_.get(); }
   FilePlace place() const;
 
-  // Memory bound to this object is kept until then.
+  // Binds memory to this multicast object, and keeps the memory until unbind().
   tutti::cuda::CUresult bind(size_t offset, std::shared_ptr<Physical> memory, size_t memory_offset,
                              size_t size);
   tutti::cuda::CUresult unbind(int device, size_t offset, size_t size);

@@ -1,5 +1,5 @@
-// A thread that runs tasks in order. It ends after the last one, once no more can be added. At exit
-// it is abandoned, as a GPU would be.
+// A thread that runs tasks in order. After the queue's destruction it ends once all tasks have run.
+// At the exit of the process it is abandoned, as a GPU would be.
 #pragma once
 
 #include <condition_variable>

@@ -48,7 +48,7 @@ struct Capturing {
 
 struct CUctx_st {
   int device = 0;
-  int holds = 0;  // 0: it does not exist (any more)
+  int holds = 0;  // number of holders; 0: the context does not exist
   std::set<CUcontext> peers;
   std::shared_ptr<CUstream_st> legacy;
 };
@@ -59,14 +59,15 @@ struct CUstream_st {
   fake_cuda::Queue queue;
   fake_cuda::TaskPointer last;
   std::shared_ptr<fake_cuda::Capturing> capturing;
-  std::vector<size_t> frontier;  // nodes that the next one follows
+  std::vector<size_t> frontier;  // nodes that the next node follows
 };
 
 struct CUevent_st {
   CUcontext context = nullptr;
   bool has_timing = true;
   fake_cuda::TaskPointer recorded;
-  std::shared_ptr<fake_cuda::Capturing> capturing;  // recorded in a captured stream, after:
+  // set if recorded in a captured stream, after `nodes`
+  std::shared_ptr<fake_cuda::Capturing> capturing;
   std::vector<size_t> nodes;
 };
 
@@ -86,7 +87,7 @@ struct Range {
   Kind kind = Kind::device;
   CUcontext context = nullptr;
   int device = 0;
-  size_t size = 0;  // as it was asked for
+  size_t size = 0;  // as requested
   tutti::Fd file = {};
   int opens = 0;                            // only Kind::opened
   std::string handle = {};                  // only Kind::opened
@@ -102,8 +103,8 @@ struct Handle {
 
 struct State {
   std::mutex mutex;
-  pid_t process = 0;  // that called cuInit; a process forked from it has no CUDA
-  std::vector<std::unique_ptr<CUctx_st>> contexts;  // the primary one of each device
+  pid_t process = 0;  // process that called cuInit; a process forked from it has no CUDA
+  std::vector<std::unique_ptr<CUctx_st>> contexts;  // primary context of each device
   std::map<uintptr_t, Range> memory;
   std::map<CUmemGenericAllocationHandle, Handle> handles;
   CUmemGenericAllocationHandle last_handle = 0;
@@ -118,11 +119,11 @@ struct State {
 
 State& state();  // is never destroyed: threads may use it to the end of the process
 
-// With the lock held:
+// The following functions require the lock:
 CUresult check_initialized();
 CUresult check_context(CUcontext* current);
 CUresult find_stream(CUstream handle, CUstream_st** found);
-// For driver calls that may wait for other streams. If an active stream capture forbids them,
+// Called by driver calls that may wait for other streams. If an active stream capture forbids them,
 // invalidates that capture and returns CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.
 CUresult check_no_capture();
 CUresult invalidate(Capturing& capturing, CUresult why);
@@ -145,8 +146,8 @@ void run_nodes(const Nodes& nodes);
 // Returns a numeric setting of the environment.
 int setting(const char* name, int fallback);
 
-// Without the lock: calls `act` under it if the driver is initialized and there is a current
-// context.
+// Takes the lock, and calls `act` if the driver is initialized. in_context() also requires a
+// current context.
 template <typename Act>
 CUresult initialized(const Act& act) {
   const std::lock_guard lock(state().mutex);

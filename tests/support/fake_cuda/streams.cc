@@ -1,4 +1,4 @@
-// Streams and events.
+// Implements streams and events.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -33,8 +33,8 @@ void for_each_stream(CUcontext context, const Act& act) {
   }
 }
 
-// Implicit dependencies of the stream's next task: the legacy stream waits for all blocking
-// streams, and they wait for it.
+// Returns the implicit dependencies of the stream's next task: the legacy stream waits for all
+// blocking streams, and they wait for it.
 std::vector<TaskPointer> implied(CUstream_st& stream) {
   std::vector<TaskPointer> tasks;
   const CUstream_st* const legacy = stream.context->legacy.get();
@@ -51,7 +51,7 @@ std::vector<TaskPointer> implied(CUstream_st& stream) {
   return tasks;
 }
 
-// The legacy stream would wait for streams whose work is only being captured.
+// Fails for the legacy stream if it would wait for streams whose work is only being captured.
 CUresult check_legacy(CUstream_st& stream) {
   if (&stream != stream.context->legacy.get()) return CUDA_SUCCESS;
   CUresult result = CUDA_SUCCESS;
@@ -229,7 +229,7 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
       *context = stream->second->context;
       return CUDA_SUCCESS;
     }
-    CUstream_st* found = nullptr;  // those that every context has
+    CUstream_st* found = nullptr;  // one of the streams that every context has
     const CUresult result = find_stream(handle, &found);
     if (result == CUDA_SUCCESS) *context = found->context;
     return result;

@@ -31,7 +31,7 @@ class Task {
   }
   void wait() const { is_done_.wait(false, std::memory_order_acquire); }
   bool is_done() const { return is_done_.load(std::memory_order_acquire); }
-  std::chrono::steady_clock::time_point ended() const { return ended_; }  // of one that is done
+  std::chrono::steady_clock::time_point ended() const { return ended_; }  // only valid if is_done()
 
  private:
   Work work_;

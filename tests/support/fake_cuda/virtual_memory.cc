@@ -1,5 +1,5 @@
-// Virtual memory management: address ranges, memory, and mappings. With FAKE_CUDA_FABRIC=2 the
-// devices claim to support fabric handles but fail to create them.
+// Implements virtual memory management: address ranges, memory, and mappings. With
+// FAKE_CUDA_FABRIC=2 the devices claim to support fabric handles but fail to create them.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -120,7 +120,8 @@ CUresult set_access(Range& range, uintptr_t base, const CUmemAccessDesc& access)
   } else {
     range.accessible.erase(device);
   }
-  if (range.physical->is_multicast()) return CUDA_SUCCESS;  // not for ordinary loads and stores
+  // its mapping is not for ordinary loads and stores
+  if (range.physical->is_multicast()) return CUDA_SUCCESS;
   const int protection = range.accessible.empty() ? PROT_NONE : PROT_READ | PROT_WRITE;
   const int result = ::mprotect(reinterpret_cast<void*>(base), range.size, protection);
   return result == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;

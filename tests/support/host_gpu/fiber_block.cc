@@ -29,8 +29,8 @@ constexpr size_t kStackBytes = 64 << 10;
 void* new_fiber() { return __tsan_create_fiber(0); }
 void* this_fiber() { return __tsan_get_current_fiber(); }
 void delete_fiber(void* fiber) { __tsan_destroy_fiber(fiber); }
-// Tells the sanitizer of a switch, which synchronizes only at a fiber's start and end: only the
-// kernel's own operations order its threads.
+// Reports a switch to the sanitizer. A switch synchronizes only at a fiber's start and end, so that
+// only the kernel's own operations order its threads.
 void tell_switch(void* fiber, bool orders) {
   __tsan_switch_to_fiber(fiber, orders ? 0 : __tsan_switch_to_fiber_no_sync);
 }
@@ -61,7 +61,7 @@ FiberBlock::FiberBlock(const Grid& grid, unsigned number, const NamedKernel& ker
 }
 
 const Thread::Members& Thread::members_of(const std::byte* multicast) {
-  constexpr size_t kPage = 64 << 10;  // to ask for each vector would take long
+  constexpr size_t kPage = 64 << 10;  // a request for each vector would take long
   constexpr size_t kVector = sizeof(gpu::Vector);
   const auto address = reinterpret_cast<uintptr_t>(multicast);
   if (address >= members_.of && address + kVector <= members_.of + members_.bytes) return members_;

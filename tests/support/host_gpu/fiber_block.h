@@ -36,10 +36,11 @@ class FiberBlock {
     Thread thread;
     FiberBlock* block = nullptr;
     std::unique_ptr<std::byte[]> stack;
-    boost::context::detail::fcontext_t context = nullptr;  // resume point; the scheduler's word
+    // resume point, which the scheduler accesses
+    boost::context::detail::fcontext_t context = nullptr;
     boost::context::detail::fcontext_t scheduler =
-        nullptr;                // resume point of the scheduler; the fiber's word
-    void* sanitizer = nullptr;  // ThreadSanitizer's
+        nullptr;                // resume point of the scheduler, which the fiber accesses
+    void* sanitizer = nullptr;  // handle of ThreadSanitizer
     bool at_barrier = false;
     bool started = false;
   };
@@ -58,11 +59,11 @@ class FiberBlock {
   void** const parameters_;
   std::vector<uint64_t> shared_;
   std::vector<Fiber> fibers_;
-  // Used only by the scheduler, because to the sanitizer fibers are unsynchronized threads:
+  // Used only by the scheduler, because the sanitizer treats fibers as unsynchronized threads:
   uint64_t random_state_;
   std::vector<size_t> runnable_;
   size_t ended_ = 0;
-  size_t waiting_ = 0;  // at the barrier
+  size_t waiting_ = 0;  // number of fibers at the barrier
   uint64_t pauses_ = 0;
   void* scheduler_sanitizer_ = nullptr;
   // Set by the running fiber:

@@ -1,10 +1,10 @@
 // A GPU of host threads that runs the kernels of collectives/gpu without a real GPU. A block is an
-// OS thread, and its threads are fibers. These are switched at barriers and in every iteration of a
-// wait, in a random order determined by the seed (reproducible on one core).
+// OS thread, and the block's threads are fibers. Fibers are switched at barriers and in every
+// iteration of a wait, in a random order determined by the seed (reproducible on one core).
 //
 // ThreadSanitizer treats each fiber as a separate thread, so it reports races between the threads
-// of a kernel. Not covered: the atomicity of 16-byte stores, scopes, and reordering by a GPU's
-// memory beyond that.
+// of a kernel. Tests with this GPU do not cover the atomicity of 16-byte stores, scopes, and other
+// reordering by a GPU's memory.
 #pragma once
 
 #include <cstddef>

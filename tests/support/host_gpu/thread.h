@@ -40,7 +40,7 @@ class Thread {
   void store_shared(uint32_t* to, uint32_t value) {
     std::atomic_ref(*to).store(value, std::memory_order_relaxed);
   }
-  // Uses the members' addresses of a multicast address, in order.
+  // Sums the values at the members' addresses of a multicast address, in order.
   template <typename E>
   gpu::Vector load_sum(const std::byte* multicast) {
     gpu::Pack<E> sum{};
@@ -62,7 +62,7 @@ class Thread {
     }
   }
   void fence_aliases() {}
-  // Loads its two halves separately, since no more atomicity is relied on.
+  // Loads the line's two halves separately, because no caller relies on more atomicity.
   gpu::Line load_line(const gpu::Line* from);
   void store_line(gpu::Line* to, const gpu::Line& line);
 
@@ -74,7 +74,7 @@ class Thread {
     std::byte* at[16] = {};
     size_t count = 0;
   };
-  // Returns the members for 16 bytes. Ends the process if it is no such address.
+  // Returns the members for 16 bytes. Ends the process if `multicast` is no multicast address.
   const Members& members_of(const std::byte* multicast);
 
   template <typename T>
@@ -84,7 +84,7 @@ class Thread {
 
   FiberBlock* block_;
   unsigned index_;
-  Members members_;  // the last ones
+  Members members_;  // members that were looked up last
 };
 
 }  // namespace tutti::host_gpu

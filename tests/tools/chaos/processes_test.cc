@@ -11,7 +11,7 @@
 namespace tutti::tool::chaos {
 namespace {
 
-// Returns when the child runs; it computes for `rounds` rounds and exits with 0.
+// Starts a child that computes for `rounds` rounds and exits with 0. Returns when the child runs.
 pid_t start_child_of(int rounds) {
   std::array<int, 2> pipe = {};
   EXPECT_EQ(::pipe(pipe.data()), 0);
@@ -36,7 +36,7 @@ int status_of_child(pid_t pid) {
 
 // A signal to a process that is exiting or has not been waited for is sent without an error and has
 // no effect.
-TEST(KillAlive, TellsWhetherTheProcessEndedByIt) {
+TEST(KillAlive, ReturnsWhetherTheSignalEndedTheProcess) {
   int killed = 0;
   constexpr int kTrials = 400;
   for (int trial = 0; trial < kTrials; ++trial) {
@@ -52,7 +52,7 @@ TEST(KillAlive, TellsWhetherTheProcessEndedByIt) {
   RecordProperty("killed", killed);
 }
 
-TEST(KillAlive, IsFalseOfOneThatHasEnded) {
+TEST(KillAlive, ReturnsFalseForAProcessThatHasEnded) {
   const pid_t pid = start_child_of(0);
   siginfo_t info = {};
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT), 0);
@@ -61,7 +61,7 @@ TEST(KillAlive, IsFalseOfOneThatHasEnded) {
   EXPECT_FALSE(kill_alive(pid));
 }
 
-TEST(KillAlive, EndsOneThatIsStopped) {
+TEST(KillAlive, EndsAStoppedProcess) {
   const pid_t pid = ::fork();
   if (pid == 0) {
     for (;;) ::pause();

@@ -19,7 +19,7 @@ struct Mistake {
 
 class BenchMistake : public Cli, public ::testing::WithParamInterface<Mistake> {};
 
-TEST_P(BenchMistake, IsSaidOnceWithARemedy) {
+TEST_P(BenchMistake, IsReportedOnceWithARemedy) {
   Words arguments = {"bench"};
   for (std::string word : GetParam().arguments) arguments.push_back(word);
   const Result result = run(arguments);
@@ -111,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class BenchFailure : public Cli {};
 
-TEST_F(BenchFailure, AFullDiskIsAnError) {
+TEST_F(BenchFailure, FullDiskIsAnError) {
   for (const std::string option : {"--json", "--csv"}) {
     const Result result =
         run({"bench", "all_reduce", "-n", "2", "--max", "64", option, "/dev/full"});
@@ -120,7 +120,7 @@ TEST_F(BenchFailure, AFullDiskIsAnError) {
   }
 }
 
-TEST_F(BenchFailure, AsManyRanksAsTheLauncherStarted) {
+TEST_F(BenchFailure, RanksMustMatchTheLauncher) {
   const Result result =
       run({"run", "-n", "2", "--", tutti(), "bench", "all_reduce", "-n", "3", "--max", "64"});
   EXPECT_EQ(result.code, 1);

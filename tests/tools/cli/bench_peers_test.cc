@@ -19,7 +19,7 @@ const Process::Environment kNothingOnPath = {{"PATH", "/nonexistent"}};
 
 class BenchPeers : public Cli {
  protected:
-  // One size, a few calls.
+  // Times one size with a few calls.
   Result bench(const std::string& collective, int ranks, Words more,
                Process::Environment environment = {}) const {
     Words arguments = {"bench", collective, "-n", cat(ranks), "--min",      "4K",           "--max",
@@ -28,7 +28,7 @@ class BenchPeers : public Cli {
     return run(arguments, std::move(environment));
   }
 
-  // Returns the results for its single size; fails the test if it fails.
+  // Returns the results for that single size. Fails the test if the command fails.
   Json measure(const std::string& collective, int ranks, const Words& more,
                const Process::Environment& environment = {}) const {
     const Result result = bench(collective, ranks, more, environment);
@@ -85,7 +85,7 @@ TEST_P(EachPeer, HasEveryCollectiveOrSaysSo) {
 INSTANTIATE_TEST_SUITE_P(Cli, EachPeer, ::testing::Values("openmpi", "mpich", "gloo", "floor"),
                          [](const auto& peer) { return peer.param; });
 
-TEST_F(BenchPeers, AnAbsentOneIsAnErrorThatSaysWhatToInstall) {
+TEST_F(BenchPeers, MissingPeerErrorNamesThePackages) {
   for (const std::string peer : {"openmpi", "mpich"}) {
     const Result result = bench("all_reduce", 2, {"--peers", peer}, kNothingOnPath);
     EXPECT_EQ(result.code, 1);
@@ -95,7 +95,7 @@ TEST_F(BenchPeers, AnAbsentOneIsAnErrorThatSaysWhatToInstall) {
   }
 }
 
-TEST_F(BenchPeers, AllAreThoseThatAreInstalled) {
+TEST_F(BenchPeers, AllSelectsTheInstalledPeers) {
   const Json peers = measure("all_reduce", 2, {"--peers", "all,floor"}, kNothingOnPath)["peers"];
   expect_times(peers["floor"]);
   EXPECT_FALSE(peers.contains("openmpi") || peers.contains("mpich")) << peers;
@@ -121,7 +121,7 @@ TEST_F(BenchPeers, EveryAlgorithmIsCompared) {
   EXPECT_THAT(read(csv), HasSubstr(",floor_us,floor_ratio,note\n"));
 }
 
-TEST_F(BenchPeers, ThePlotIsAPictureOfTheKindThatItsNameSays) {
+TEST_F(BenchPeers, FileNameSelectsTheFormatOfThePlot) {
   if (find_program("gnuplot").empty()) GTEST_SKIP() << "gnuplot is not installed";
   for (const std::string name : {"it's.svg", "plot.png"}) {
     measure("all_reduce", 2, {"--peers", "floor", "--plot", path(name)});

@@ -33,7 +33,7 @@ std::vector<std::string> keys(const Json& object) {
 
 class Bench : public Cli {
  protected:
-  // Runs it and returns its --json output; fails the test if it fails.
+  // Runs `tutti bench` and returns its --json output. Fails the test if the command fails.
   Json measure(Words arguments) const {
     const std::string file = path("result.json");
     arguments.insert(arguments.begin(), "bench");
@@ -186,7 +186,7 @@ TEST_F(Bench, EveryCollectiveIsRight) {
   }
 }
 
-TEST_F(Bench, BytesAreThoseOfTheLargerBuffer) {
+TEST_F(Bench, BytesCountTheLargerBuffer) {
   struct Expected {
     const char* collective;
     uint64_t count;
@@ -271,7 +271,7 @@ TEST_F(Bench, EveryCollectiveHasADigest) {
   }
 }
 
-TEST_F(Bench, ListSaysWhereAnAlgorithmRuns) {
+TEST_F(Bench, ListShowsTheSupportedNumbersOfRanks) {
   const Result list = run({"bench", "all_reduce", "--algorithm", "list"});
   EXPECT_THAT(list.out, HasSubstr("recursive_doubling"));
   EXPECT_THAT(list.out, HasSubstr("canonical"));

@@ -114,8 +114,8 @@ TEST_F(ByHand, RanksFindEachOther) {
   expect_success(last);
 }
 
-// Ranks that may not share memory use TCP.
-TEST_F(ByHand, RanksOfTwoUsersOfOneHost) {
+// Ranks that must not share memory use TCP.
+TEST_F(ByHand, RanksOfTwoUsersUseTcp) {
   const Words as_nobody = {"setpriv",        "--reuid",         "65534",
                            "--clear-groups", "--inh-caps",      "+dac_read_search",
                            "--ambient-caps", "+dac_read_search"};  // to read the program
@@ -155,7 +155,7 @@ TEST_F(ByHand, GarbageOnThePortIsDroppedAndLoggedOnce) {
   expect_success(second);
 }
 
-TEST_F(ByHand, AnotherProgramThatHasThePortIsNamedAsSuch) {
+TEST_F(ByHand, NamesAnotherProgramOnThePort) {
   const Stranger stranger;
   Process first = rank(0, 2, stranger.port);
   Process silent = rank(1, 2, stranger.port);
@@ -164,7 +164,7 @@ TEST_F(ByHand, AnotherProgramThatHasThePortIsNamedAsSuch) {
   expect_failure(silent, {cat("127.0.0.1:", stranger.port), "sent nothing"});
 }
 
-TEST_F(ByHand, AnotherProgramThatAnswersIsNamedAsSuch) {
+TEST_F(ByHand, NamesAnotherProgramThatAnswers) {
   const Stranger stranger;
   std::thread talker([&] {
     const std::string noise = garbage(100000);
@@ -181,7 +181,7 @@ TEST_F(ByHand, AnotherProgramThatAnswersIsNamedAsSuch) {
   talker.join();
 }
 
-TEST_F(ByHand, ARankOfAnotherJobIsRefusedAndHarmsNobody) {
+TEST_F(ByHand, RefusesARankOfAnotherJobWithoutHarm) {
   const uint16_t port = free_port();
   Process first = rank(0, 2, port, patient_);
   Process foreign = rank(1, 2, port, {{"TUTTI_TOKEN", "a token that is theirs"}});
@@ -193,7 +193,7 @@ TEST_F(ByHand, ARankOfAnotherJobIsRefusedAndHarmsNobody) {
   expect_success(second);
 }
 
-TEST_F(ByHand, AnotherJobOnTheSamePortIsTold) {
+TEST_F(ByHand, ReportsAnotherJobOnTheSamePort) {
   const uint16_t port = free_port();
   Process first = rank(0, 2, port, patient_);
   connect_to(port).reset();  // it listens
@@ -204,7 +204,7 @@ TEST_F(ByHand, AnotherJobOnTheSamePortIsTold) {
   expect_success(second);
 }
 
-TEST_F(ByHand, AWrongWorldSizeIsNamedOnBothSides) {
+TEST_F(ByHand, BothSidesNameAWrongWorldSize) {
   const uint16_t port = free_port();
   Process first = rank(0, 2, port);
   Process second = rank(1, 3, port);
@@ -212,7 +212,7 @@ TEST_F(ByHand, AWrongWorldSizeIsNamedOnBothSides) {
   expect_failure(first, {"rank 1 (at 127.0.0.1) was started with WORLD_SIZE 3", "with 2"});
 }
 
-TEST_F(ByHand, ARankThatIsThereTwiceIsRefused) {
+TEST_F(ByHand, RefusesADuplicateRank) {
   const uint16_t port = free_port();
   Process first = rank(0, 3, port);
   Process one = rank(1, 3, port);
@@ -223,7 +223,7 @@ TEST_F(ByHand, ARankThatIsThereTwiceIsRefused) {
   expect_failure(first, {"rank 2 of 3 did not arrive within 2 s"});
 }
 
-TEST_F(ByHand, OtherSettingsAreNamedOnEveryRank) {
+TEST_F(ByHand, EveryRankNamesDifferentSettings) {
   const uint16_t port = free_port();
   Process first = rank(0, 2, port);
   Process second = rank(1, 2, port, {{"TUTTI_TRANSPORT", "tcp"}});
@@ -233,14 +233,14 @@ TEST_F(ByHand, OtherSettingsAreNamedOnEveryRank) {
   expect_failure(second, said);
 }
 
-TEST_F(ByHand, NobodyElseComes) {
+TEST_F(ByHand, TimesOutIfNoOtherRankComes) {
   Process first = rank(0, 4, free_port());
   Process other = rank(3, 4, free_port());
   expect_failure(first, {"did not arrive within 2 s", "TUTTI_INIT_TIMEOUT"});
   expect_failure(other, {"rank 3 did not find rank 0 within 2 s", "Connection refused"});
 }
 
-TEST_F(ByHand, VariablesThatMakeNoSenseAreNamed) {
+TEST_F(ByHand, NamesInvalidVariables) {
   const auto refused = [&](Process::Environment environment, const std::vector<std::string>& said) {
     Process process = rank(0, 2, free_port(), std::move(environment));
     expect_failure(process, said);
@@ -250,7 +250,7 @@ TEST_F(ByHand, VariablesThatMakeNoSenseAreNamed) {
   refused({{"WORLD_SIZE", "0"}}, {"WORLD_SIZE='0'"});
   refused({{"MASTER_PORT", "99999"}}, {"MASTER_PORT='99999'", "65535"});
   refused({{"MASTER_PORT", ""}}, {"MASTER_PORT is not", "tutti run"});
-  for (const char* rank : {"0", "1"}) {  // both for as long as they may look for each other
+  for (const char* rank : {"0", "1"}) {  // both look for the address until their time limit
     refused({{"RANK", rank}, {"MASTER_ADDR", "nowhere.invalid"}},
             {"cannot resolve", "nowhere.invalid", "MASTER_ADDR"});
   }

@@ -61,7 +61,7 @@ class ChaosHosts : public TwoHosts {
   const std::string text_ = write_text();
 };
 
-TEST_F(ChaosHosts, AShortPartitionIsSurvivedByAll) {
+TEST_F(ChaosHosts, AllSurviveAShortPartition) {
   const Result result = chaos({"--plan", plan(drop(R"("at_ms":300,"for_ms":700)")), "--same-output",
                                "validation loss +[0-9.]+", "--tolerance", "0.001"},
                               training());
@@ -69,7 +69,7 @@ TEST_F(ChaosHosts, AShortPartitionIsSurvivedByAll) {
   EXPECT_THAT(result.out, ContainsRegex("planned +1 +0 +1 "));
 }
 
-TEST_F(ChaosHosts, AHostThatIsLostIsSurvivedByTheOther) {
+TEST_F(ChaosHosts, OneHostSurvivesTheLossOfTheOther) {
   const std::string lose = cat(R"({"kind":"lose","hosts":[")", b_, R"("],"at_ms":700})");
   const Result result = chaos({"--plan", plan(lose), "--survives", "--same-output",
                                "validation loss +[0-9.]+", "--tolerance", "0.001"},
@@ -78,8 +78,8 @@ TEST_F(ChaosHosts, AHostThatIsLostIsSurvivedByTheOther) {
   EXPECT_THAT(result.out, ContainsRegex("planned +1 +0 +1 "));
 }
 
-// The command's first run reports it once, the next one twice.
-TEST_F(ChaosHosts, TwoSidesThatGoOnAreFound) {
+// The command prints "finished" once in its first run and twice in the next one.
+TEST_F(ChaosHosts, FindsTwoSidesThatContinue) {
   const std::string count = path("count");
   const std::string script =
       cat("echo x >> ", count, "; RANK=0 sleep 0.5; echo finished; [ $(grep -c x ", count,
@@ -92,7 +92,7 @@ TEST_F(ChaosHosts, TwoSidesThatGoOnAreFound) {
 }
 
 // During the partition the hosts send to an unused address; the second run waits to see the change.
-TEST_F(ChaosHosts, NothingIsLeftOfAPartition) {
+TEST_F(ChaosHosts, PartitionLeavesNothingBehind) {
   const std::string ran = path("ran");
   const std::string silent =
       cat("ip -n ", a_, " neigh show 10.199.0.2 | grep -q 02:00:00:00:00:01");
@@ -129,7 +129,7 @@ TEST_F(ChaosHosts, PlansAreDrawnFromASeed) {
   }
 }
 
-TEST_F(ChaosHosts, WhatIsNoHostIsRefused) {
+TEST_F(ChaosHosts, RefusesUnknownHosts) {
   const Words command = {"true"};
   const auto refuse = [&](const std::string& fault, const std::string& why) {
     const Result result = chaos({"--plan", plan(fault)}, command);

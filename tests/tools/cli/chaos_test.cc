@@ -16,7 +16,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// Two ranks that run for half a second, and the exit of the command that started them.
+// Returns a shell command that runs two ranks for half a second, and then `end`.
 std::string two_ranks(const std::string& end) {
   return "RANK=0 sleep 0.5 & zero=$!; RANK=1 sleep 0.5 & one=$!; "
          "wait $zero; zero=$?; wait $one; one=$?; " +
@@ -50,7 +50,7 @@ class Chaos : public Cli {
   const std::string kill_one_ = R"({"kind":"kill","rank":1,"at_ms":50})";
 };
 
-TEST_F(Chaos, FindsNothingWhereNothingIsWrong) {
+TEST_F(Chaos, FindsNothingInACorrectCommand) {
   const std::string faults = cat(kill_one_, R"(,{"kind":"pause","rank":0,"at_ms":10,"for_ms":50})");
   const Result result = hurt(faults, honest_);
   EXPECT_EQ(result.code, 0) << result.out << result.err;
@@ -58,13 +58,13 @@ TEST_F(Chaos, FindsNothingWhereNothingIsWrong) {
   EXPECT_THAT(failures(), SizeIs(0));
 }
 
-TEST_F(Chaos, FindsWhoHangs) {
+TEST_F(Chaos, FindsHangs) {
   const Result result = hurt(kill_one_, "[ $one = 0 ] || sleep 100");
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.out, AllOf(HasSubstr("hung for"), HasSubstr("kill of rank 1 after 50 ms")));
 }
 
-TEST_F(Chaos, FindsWhoIsLeftBehind) {
+TEST_F(Chaos, FindsProcessesThatAreLeftBehind) {
   const Result result = hurt(
       kill_one_, cat("[ $one = 0 ] || setsid sleep 98 < /dev/null > /dev/null 2>&1 & ", honest_));
   EXPECT_EQ(result.code, 1);
@@ -79,14 +79,15 @@ TEST_F(Chaos, FindsAFileInSharedMemory) {
   EXPECT_THAT(result.out, HasSubstr(cat("left behind: ", file)));
 }
 
-TEST_F(Chaos, FindsWhoNamesNobody) {
+TEST_F(Chaos, FindsErrorsThatNameNoRank) {
   const Result result = hurt(kill_one_, "[ $one = 0 ] || echo something is wrong with rank 11");
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.out, HasSubstr("rank 1 was not named"));
 }
 
-// Its own lines, and a launcher's about the first rank to end, do not identify the culprit.
-TEST_F(Chaos, FindsWhoIsNamedByChanceOnly) {
+// The killed rank's own lines, and a launcher's line about the first rank to end, do not count as
+// naming the killed rank.
+TEST_F(Chaos, FindsRanksThatAreNamedByChance) {
   const Result result = hurt(
       kill_one_,
       "[ $one = 0 ] || { echo 'tutti [rank 1] warning: communicator aborted on rank 1 (a, pid 8)'; "
@@ -97,7 +98,7 @@ TEST_F(Chaos, FindsWhoIsNamedByChanceOnly) {
   EXPECT_THAT(result.out, HasSubstr("rank 1 was not named"));
 }
 
-TEST_F(Chaos, TakesAnErrorBetweenTwoFromEither) {
+TEST_F(Chaos, AcceptsAnErrorBetweenTwoRanksFromEither) {
   const Result result =
       hurt(kill_one_,
            "[ $one = 0 ] || { echo '[1] tutti [rank 1] warning: rank 1 (a, pid 8) sent 4 bytes "
@@ -106,14 +107,14 @@ TEST_F(Chaos, TakesAnErrorBetweenTwoFromEither) {
 }
 
 // Before the rendezvous, ranks know only each other's addresses.
-TEST_F(Chaos, TakesAnAddressForAName) {
+TEST_F(Chaos, AcceptsAnAddressAsAName) {
   const Result result = hurt(
       kill_one_, "[ $one = 0 ] || { echo 'rank 1 at 10.0.0.1:4711 said nothing' >&2; exit 1; }");
   EXPECT_EQ(result.code, 0) << result.out;
 }
 
 // The pause exceeds this command's timeout.
-TEST_F(Chaos, FindsWhoDoesNotStandAShortPause) {
+TEST_F(Chaos, FindsCommandsThatFailInAShortPause) {
   const std::string impatient =
       "RANK=0 sleep 0.5 & RANK=1 timeout --foreground 2 sleep 1 & wait $!";
   const Result result = chaos(
@@ -125,13 +126,13 @@ TEST_F(Chaos, FindsWhoDoesNotStandAShortPause) {
   EXPECT_THAT(result.out, HasSubstr("did not survive: exit code 124"));
 }
 
-TEST_F(Chaos, WantsACommandThatIsWellWithoutFaults) {
+TEST_F(Chaos, RequiresACommandThatSucceedsWithoutFaults) {
   const Result result = hurt(kill_one_, "exit 3");
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, HasSubstr("the command fails without faults, with exit code 3"));
 }
 
-TEST_F(Chaos, FindsAnotherResult) {
+TEST_F(Chaos, FindsADifferentResult) {
   const std::string end =
       "echo 'rank 1 (here, pid 8)'; [ $one = 0 ] && echo sum 1.00 || echo sum 1.02";
   const auto differs = [&](const std::string& tolerance) {
@@ -145,7 +146,7 @@ TEST_F(Chaos, FindsAnotherResult) {
   EXPECT_EQ(differs("0.05").code, 0);
 }
 
-TEST_F(Chaos, DoesTheSameAgain) {
+TEST_F(Chaos, ReproducesItsTrials) {
   const Result first = hurt(kill_one_, "true");
   ASSERT_EQ(first.code, 1);
   ASSERT_THAT(failures(), SizeIs(1));
@@ -172,8 +173,8 @@ TEST_F(Chaos, DrawsTheSamePlansFromASeed) {
   EXPECT_NE(draw("8", "eight"), seven);
 }
 
-// Refused before the command has run, which would leave a file.
-TEST_F(Chaos, RefusesWhatIsNoPlan) {
+// The plans are refused before the command runs. The command would leave a file.
+TEST_F(Chaos, RefusesInvalidPlans) {
   const Words command = {"sh", "-c", cat(": > ", path("ran"), "; ", two_ranks(honest_))};
   const auto refuse = [&](const std::string& plan, const std::string& why) {
     const Result result = chaos({"--plan", write("bad_plan", plan)}, command);
@@ -197,7 +198,7 @@ TEST_F(Chaos, RefusesWhatIsNoPlan) {
   refuse("{", "bad_plan");
 }
 
-TEST_F(Chaos, RefusesWhatItCannotTryBeforeAllElse) {
+TEST_F(Chaos, RefusesImpossibleTrialsFirst) {
   const Words command = {"sh", "-c", cat(": > ", path("ran"), "; ", two_ranks(honest_))};
   const std::vector<Words> mistakes = {
       {"--ranks=-1"},        {"--ranks", "1-"},
@@ -214,14 +215,14 @@ TEST_F(Chaos, RefusesWhatItCannotTryBeforeAllElse) {
   EXPECT_THAT(chaos({}, {"true"}).err, HasSubstr("no ranks"));
 }
 
-TEST_F(Chaos, IsNoSuccessWhereNothingWasTested) {
+TEST_F(Chaos, FailsIfNothingWasTested) {
   const Result result = hurt(R"({"kind":"kill","rank":7,"at_ms":5})", honest_);
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, HasSubstr("nothing was tested"));
 }
 
-// In the second trial, which would not end.
-TEST_F(Chaos, TellsWhatItHasFoundWhenItIsStopped) {
+// The signal arrives in the second trial, which would not end by itself.
+TEST_F(Chaos, ReportsItsFindingsWhenItIsStopped) {
   for (const auto& [signal, code] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143)}) {
     std::filesystem::remove(path("count"));
     const std::string command =
@@ -249,7 +250,7 @@ TEST_F(Chaos, PassesABench) {
 }
 
 // The second run shows that the fault is effective: without the check, values are wrong.
-TEST_F(Chaos, PassesABenchWhoseWordsChangePlaces) {
+TEST_F(Chaos, PassesABenchWithSwappedWords) {
   const Words bench = {tutti(), "bench", "all_reduce", "-n",          "2",  "--min",
                        "64K",   "--max", "64K",        "--transport", "tcp"};
   const Words trials = {"--faults", "swap", "--trials", "3", "--messages", "5"};
@@ -260,14 +261,15 @@ TEST_F(Chaos, PassesABenchWhoseWordsChangePlaces) {
   EXPECT_EQ(unchecked.code, 1) << unchecked.out << unchecked.err;
 }
 
-// Also during a split: a rank that waits for the aborting rank learns of it at once.
+// The abort may also strike during a split. A rank that waits for the aborting rank receives it at
+// once.
 TEST_F(Chaos, PassesSplitsThatAreAborted) {
   const std::string splits = std::filesystem::absolute("tests/tools/cli/splits");
   const Result result = chaos({"--faults", "abort", "--trials", "8", "--messages", "200"},
                               {tutti(), "run", "-n", "3", "--", splits, "100"});
   EXPECT_EQ(result.code, 0) << result.out << result.err;
-  // A part whose ranks have all they need when it is aborted succeeds; the number depends on
-  // timing. None hangs, is wrong or leaks.
+  // A part whose ranks have all they need when it is aborted succeeds; the number of these depends
+  // on timing. No part hangs, gives a wrong result or leaks.
   EXPECT_THAT(result.out, ContainsRegex("abort +8 +0 +[0-4] +[4-8] +0 +0 +0 "));
 }
 
@@ -286,7 +288,8 @@ TEST_F(Chaos, PassesATraining) {
   EXPECT_THAT(result.out, ContainsRegex("all +4 "));
 }
 
-// Ten hours back, permanently. A command that uses the wall clock is detected; Tutti does not.
+// Sets the clock back by ten hours, permanently. A command that uses the wall clock is detected;
+// Tutti does not use it.
 TEST_F(Chaos, MovesTheClock) {
   const std::string plan =
       write("plan", R"({"trials":[{"faults":[{"kind":"clock","at_ms":20,"shift_s":-36000}]}]})");
@@ -301,7 +304,7 @@ TEST_F(Chaos, MovesTheClock) {
   EXPECT_THAT(bench.out, ContainsRegex("planned +1 "));
 }
 
-// Where mounting is permitted.
+// Skipped where mounting is not permitted.
 TEST_F(Chaos, FillsADisk) {
   const std::string plan =
       write("plan", R"({"trials":[{"faults":[{"kind":"full","bytes":8192}]}]})");

@@ -45,7 +45,7 @@ TEST_F(CheckpointCommand, VerifiesEveryFile) {
   EXPECT_THAT(damaged.out, AllOf(HasSubstr("step-00000001  damaged: "),
                                  HasSubstr("rank-0001-of-0002.safetensors has 500 bytes"),
                                  HasSubstr("step-00000002, which is complete")));
-  // A single step.
+  // The directory may also be a single step.
   EXPECT_EQ(run({"checkpoint", path("run/step-00000001"), "--verify"}).code, 1);
   EXPECT_EQ(run({"checkpoint", path("run/step-00000002"), "--verify"}).code, 0);
 }
@@ -74,11 +74,11 @@ TEST_F(CheckpointCommand, ExportsTheModel) {
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.err, HasSubstr("cannot be exported as i32"));
 
-  // The former spelling.
+  // Former spelling of `tutti export`.
   EXPECT_EQ(run({"checkpoint", path("run"), "--export", file}).code, 0);
 }
 
-TEST_F(CheckpointCommand, SaysWhereThereIsNone) {
+TEST_F(CheckpointCommand, ReportsAMissingCheckpoint) {
   const Result result = run({"checkpoint", path("elsewhere")});
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, HasSubstr("no checkpoint found in"));

@@ -26,7 +26,7 @@ namespace {
 
 constexpr const char* kMark = "CLI_TEST";
 
-// Empty if the process has ended or belongs to another user.
+// Returns the variables of a process; empty if the process has ended or belongs to another user.
 std::set<std::string> environment_of(pid_t pid) {
   std::ifstream file(cat("/proc/", pid, "/environ"), std::ios::binary);
   std::set<std::string> variables;
@@ -48,7 +48,7 @@ std::vector<pid_t> processes_with(const std::set<std::string>& variables) {
 
 }  // namespace
 
-// Below the kernel's range of ephemeral ports, which other programs use.
+// Returns a port below the kernel's range of ephemeral ports, which other programs use.
 uint16_t free_port() {
   std::random_device chance;
   std::uniform_int_distribution<int> ports(15000, 32000);
@@ -77,7 +77,7 @@ bool is_of_running_process(const std::string& file) {
 }  // namespace
 
 Cli::Cli() : shm_before_(testing::files_in_dev_shm()) {
-  ::unsetenv("TUTTI_TEST_DATA");  // other tests' own; the program would warn of it
+  ::unsetenv("TUTTI_TEST_DATA");  // set for other tests; the program would warn about it
   std::string name = ::testing::TempDir() + "/cli.XXXXXX";
   if (::mkdtemp(name.data()) == nullptr) throw system_error(cat("mkdtemp ", name), errno);
   directory_ = name;

@@ -43,15 +43,15 @@ TEST_F(Commands, VerifyProvesEveryAlgorithm) {
   EXPECT_GT(std::stoi(last_line(more.out)), std::stoi(last));
 }
 
-TEST_F(Commands, VerifyNamesWhatItKnows) {
+TEST_F(Commands, VerifyListsTheKnownAlgorithms) {
   const Result result = run({"verify", "--algorithm", "rign"});
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("\"rign\""), HasSubstr("all_reduce ring")));
   EXPECT_EQ(run({"verify", "--max-ranks", "0"}).code, 1);
 }
 
-// The check that every test of the program makes at its end.
-TEST_F(Commands, LeaveNoFileThatOthersMayHave) {
+// Tests the check for leftovers that every test of the program makes at its end.
+TEST_F(Commands, LeftoversAreFilesWithTuttisName) {
   const std::string own = cat("/dev/shm/tutti-", ::getpid());
   const std::string strange = cat("/dev/shm/strange-", ::getpid());
   std::ofstream(own).flush();
@@ -84,7 +84,7 @@ TEST_F(Commands, InfoShowsSettingsWithTheirOrigin) {
   EXPECT_EQ((*timeout)["default"], "300");
 }
 
-TEST_F(Commands, InfoSaysWhatIsInTheClear) {
+TEST_F(Commands, InfoReportsUnencryptedTraffic) {
   const std::string by_default = run({"info"}).out;
   EXPECT_THAT(by_default, HasSubstr("data over TCP: unencrypted (TUTTI_ENCRYPT=auto); accidental "
                                     "corruption is detected between hosts"));
@@ -96,7 +96,7 @@ TEST_F(Commands, InfoSaysWhatIsInTheClear) {
   EXPECT_THAT(encrypted, Not(HasSubstr("unencrypted (TUTTI")));
 }
 
-TEST_F(Commands, AMisspeltSettingIsWarnedAboutOnceWithTheNearest) {
+TEST_F(Commands, WarnOnceAboutAMisspeltSetting) {
   const Process::Environment environment = {{"TUTTI_TRANPORT", "tcp"}};
   for (const Words& arguments :
        {Words{"info"}, Words{"bench", "all_reduce", "-n", "3", "--max", "64"},
@@ -109,7 +109,7 @@ TEST_F(Commands, AMisspeltSettingIsWarnedAboutOnceWithTheNearest) {
   }
 }
 
-TEST_F(Commands, AWrongValueOfASettingIsRefusedOnce) {
+TEST_F(Commands, RefuseAWrongSettingOnce) {
   const Result result = run({"bench", "all_reduce", "-n", "3"}, {{"TUTTI_TRANSPORT", "pigeon"}});
   EXPECT_EQ(result.code, 1);
   EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
@@ -119,7 +119,7 @@ TEST_F(Commands, AWrongValueOfASettingIsRefusedOnce) {
   EXPECT_THAT(spares.err, AllOf(HasSubstr("TUTTI_SPARES=99"), HasSubstr("unset TUTTI_SPARES")));
 }
 
-TEST_F(Commands, StandardOutputIsNoFileAmongWordsForPeople) {
+TEST_F(Commands, RefuseStandardOutputForFiles) {
   for (const Words& arguments :
        {Words{"bench", "all_reduce", "-n", "2", "--max", "64", "--json", "-"},
         Words{"draw", "ring", "-n", "4", "--json", "-"}}) {
@@ -130,8 +130,8 @@ TEST_F(Commands, StandardOutputIsNoFileAmongWordsForPeople) {
   EXPECT_FALSE(std::filesystem::exists("-"));
 }
 
-// The commands exist to find such settings.
-TEST_F(Commands, InfoMarksWhatIsWrongWithASetting) {
+// `tutti info` runs despite wrong settings, because it exists to find them.
+TEST_F(Commands, InfoMarksWrongSettings) {
   for (const auto& [name, value] : Process::Environment{
            {"TUTTI_TIMEOUT", "abc"}, {"TUTTI_TRANSPORT", "x"}, {"TUTTI_LOG", "loud"}}) {
     const Result result = run({"info"}, {{name, value}});

@@ -28,34 +28,36 @@ class Completion : public Cli {
   }
 };
 
-TEST_F(Completion, CommandsButNotThoseForPrograms) {
+TEST_F(Completion, OffersCommandsExceptInternalOnes) {
   EXPECT_THAT(offered({"exp"}), ElementsAre("explain", "export"));
   EXPECT_THAT(offered({""}), AllOf(Contains("bench"), Contains("train"), Not(Contains("agent"))));
   EXPECT_THAT(offered({"nothing", ""}), IsEmpty());
 }
 
-TEST_F(Completion, OptionsOfTheCommand) {
+TEST_F(Completion, OffersOptionsOfTheCommand) {
   EXPECT_THAT(offered({"bench", "all_reduce", "--dt"}), ElementsAre("--dtype"));
   EXPECT_THAT(offered({"train", "--log"}), ElementsAre("--log-every"));
   EXPECT_THAT(offered({"train", "--col"}), IsEmpty());  // not in --help
 }
 
-TEST_F(Completion, Values) {
+TEST_F(Completion, OffersValues) {
   EXPECT_THAT(offered({"bench", "all_re"}), ElementsAre("all_reduce"));
   EXPECT_THAT(offered({"bench", "all_reduce", "--op", "max"}), ElementsAre("max", "maxloc"));
-  EXPECT_THAT(offered({"bench", "all_reduce", "--op", "=", "pr"}), Contains("prod"));  // bash's
-  EXPECT_THAT(offered({"bench", "all_reduce", "--op=pr"}), Contains("--op=prod"));     // zsh's
+  // as bash splits words
+  EXPECT_THAT(offered({"bench", "all_reduce", "--op", "=", "pr"}), Contains("prod"));
+  // as zsh splits words
+  EXPECT_THAT(offered({"bench", "all_reduce", "--op=pr"}), Contains("--op=prod"));
   EXPECT_THAT(offered({"train", "--model", "gpt"}), ElementsAre("gpt2"));
   EXPECT_THAT(offered({"train", "--recompute", "s"}), ElementsAre("selective"));
   EXPECT_THAT(offered({"draw", "recursive_d"}), Contains("recursive_doubling"));
 }
 
-TEST_F(Completion, FilesWhereAnythingMayStand) {
+TEST_F(Completion, OffersNothingWhereAnyWordIsValid) {
   EXPECT_THAT(offered({"train", "--data", ""}), IsEmpty());
   EXPECT_THAT(offered({"run", "-n", "2", "--", "./pro"}), IsEmpty());
 }
 
-TEST_F(Completion, ShellsRunWhatIsPrinted) {
+TEST_F(Completion, ShellsRunThePrintedScript) {
   const std::string script =
       cat("source <(", tutti(), " completion bash); COMP_WORDS=(", tutti(),
           " bench all_reduce --alg); COMP_CWORD=3; _tutti ", tutti(), "; echo \"${COMPREPLY[*]}\"");

@@ -19,7 +19,7 @@ using ::testing::SizeIs;
 
 class Death : public Deaths {
  protected:
-  // Run for minutes unless terminated.
+  // Runs for minutes unless terminated.
   Words endless_training(int ranks) const {
     return {"train", "--data",   write_text(), "--ranks", cat(ranks),    "--steps",
             "2000",  "--hidden", "64",         "--json",  path("losses")};
@@ -50,8 +50,8 @@ class Death : public Deaths {
   }
 };
 
-// Over fabrics: fabric_death_test.cc.
-TEST_F(Death, OfARankEndsABench) {
+// Deaths over fabrics are tested in fabric_death_test.cc.
+TEST_F(Death, KilledRankEndsABench) {
   for (const std::string transport : {"shm", "tcp"}) {
     for (const int rank : {0, 2}) {
       SCOPED_TRACE(cat(transport, ", rank ", rank));
@@ -62,13 +62,13 @@ TEST_F(Death, OfARankEndsABench) {
   }
 }
 
-TEST_F(Death, OfOneOfManyRanksEndsABench) {
+TEST_F(Death, KilledRankOfManyEndsABench) {
   Process job = start(endless_bench(16, "shm"));
   ASSERT_THAT(job.read_lines(2), SizeIs(2));
   expect_a_clear_end(job, 16, 7);
 }
 
-TEST_F(Death, OfARankEndsATraining) {
+TEST_F(Death, KilledRankEndsATraining) {
   for (const int rank : {0, 1}) {
     SCOPED_TRACE(rank);
     Process job = start(endless_training(3));
@@ -78,7 +78,7 @@ TEST_F(Death, OfARankEndsATraining) {
   }
 }
 
-TEST_F(Death, OfAStageEndsAPipeline) {
+TEST_F(Death, KilledStageEndsAPipeline) {
   for (const int stage : {0, 1, 3}) {
     SCOPED_TRACE(stage);
     Process job = start(endless_pipeline(4));
@@ -98,7 +98,7 @@ TEST_F(Death, OfAStageEndsAPipeline) {
 
 // In a mesh each rank shares communicators with some of the others. All ranks must report the death
 // itself, not the ranks that end because of it. The rank dies at its n-th message.
-TEST_F(Death, InAMeshIsToldToAll) {
+TEST_F(Death, AllRanksOfAMeshReportADeath) {
   Words training = endless_pipeline(2);
   training.insert(training.end(), {"--dp", "2"});
   for (int rank = 0; rank < 4; ++rank) {
@@ -122,7 +122,7 @@ TEST_F(Death, InAMeshIsToldToAll) {
   }
 }
 
-TEST_F(Death, OfTwoRanksIsToldOfBoth) {
+TEST_F(Death, TwoDeathsAreBothReported) {
   Process job = start(endless_bench(4, "shm"));
   ASSERT_THAT(job.read_lines(2), SizeIs(2)) << "the header";
   const std::vector<pid_t> pids = {process_of_rank(1), process_of_rank(3)};
@@ -137,8 +137,8 @@ TEST_F(Death, OfTwoRanksIsToldOfBoth) {
   }
 }
 
-// At its n-th message to other stages, of 80 in the first step.
-TEST_F(Death, OfAStageIsToldByMicroBatch) {
+// The stage dies at its n-th message to other stages. The first step has 80 of them.
+TEST_F(Death, DeathOfAStageIsReportedWithTheMicroBatch) {
   for (const int message : {20, 41, 62, 80}) {
     SCOPED_TRACE(message);
     const Result result = run(endless_pipeline(4, 40), {{"TUTTI_FAULT", cat("kill:1:", message)}});
@@ -153,7 +153,7 @@ TEST_F(Death, OfAStageIsToldByMicroBatch) {
   }
 }
 
-TEST_F(Death, AStoppedStageEndsAPipeline) {
+TEST_F(Death, StoppedStageEndsAPipeline) {
   for (const int stage : {0, 2}) {
     SCOPED_TRACE(stage);
     Process job = start(endless_pipeline(4), {{"TUTTI_TIMEOUT", "2"}});
@@ -177,7 +177,7 @@ TEST_F(Death, AStoppedStageEndsAPipeline) {
   }
 }
 
-TEST_F(Death, OfALauncherEndsTheRanks) {
+TEST_F(Death, KilledLauncherEndsTheRanks) {
   for (const Words& arguments :
        {endless_bench(3, "shm"), endless_bench(3, "tcp"), endless_training(3)}) {
     SCOPED_TRACE(arguments[0]);
@@ -195,7 +195,7 @@ TEST_F(Death, OfALauncherEndsTheRanks) {
   }
 }
 
-TEST_F(Death, AnInterruptEndsTheJob) {
+TEST_F(Death, InterruptEndsTheJob) {
   Process job = start(endless_bench(3, "shm"));
   ASSERT_THAT(job.read_lines(2), SizeIs(2));
   ::kill(job.pid(), SIGINT);
@@ -205,7 +205,7 @@ TEST_F(Death, AnInterruptEndsTheJob) {
 }
 
 // There is address space for a rank's data, but not for as much as the machine's memory.
-TEST_F(Death, IsNotWhatFewAddressesBring) {
+TEST_F(Death, LimitedAddressSpaceKillsNoRank) {
   const int64_t memory = ::sysconf(_SC_PHYS_PAGES) * (::sysconf(_SC_PAGESIZE) / 1024);  // KiB
   const Result result =
       start_program({"sh", "-c",

@@ -39,7 +39,7 @@ void Deaths::expect_a_clear_end(Process& job, int ranks, int rank) const {
       result.err.substr(std::min(result.err.rfind("tutti run: "), result.err.size()));
   EXPECT_THAT(last, StartsWith(cat("tutti run: rank ", rank, " ("))) << result.err;
   EXPECT_THAT(last, HasSubstr(cat(", pid ", pid, ") was killed by signal 9 (Killed)")));
-  // Every survivor reports it as well.
+  // Every survivor reports the death as well.
   size_t said = 0;
   const std::string own = cat("tutti: rank ", rank, " (");
   for (const std::string& line : split(result.err, '\n')) {

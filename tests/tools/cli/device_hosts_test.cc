@@ -42,7 +42,7 @@ TEST_F(DeviceOfTwoHosts, CallsAreRight) {
   }
 }
 
-TEST_F(DeviceOfTwoHosts, OperatorsWithinHostsAndAcross) {
+TEST_F(DeviceOfTwoHosts, OperatorsWorkWithinAndAcrossHosts) {
   for (const std::string op : {"avg", "premul_sum", "max"}) {
     SCOPED_TRACE(op);
     const Json document = bench("all_reduce", {"--op", op});
@@ -50,7 +50,7 @@ TEST_F(DeviceOfTwoHosts, OperatorsWithinHostsAndAcross) {
   }
 }
 
-TEST_F(DeviceOfTwoHosts, TheBitsAreThoseOfTheProcessor) {
+TEST_F(DeviceOfTwoHosts, ResultsHaveTheBitsOfTheProcessor) {
   const Json on_device = bench("all_reduce", {"--deterministic", "--dtype", "bf16"});
   const Json on_host = bench("all_reduce", {"--deterministic", "--dtype", "bf16"}, "host");
   for (size_t i = 0; i < 2; ++i) {

@@ -44,7 +44,7 @@ TEST_F(Device, EveryCollectiveIsRight) {
   }
 }
 
-TEST_F(Device, OfOneProcessAndOfEight) {
+TEST_F(Device, RunsOneAndEightProcesses) {
   for (const std::string ranks : {"1", "8"}) {
     const Json document = bench({"all_reduce", "-n", ranks, "--device", "cuda", "--min", "8",
                                  "--max", "1M", "--factor", "512", "--iterations", "2"});
@@ -91,7 +91,7 @@ TEST_F(Device, IsComparedWithNccl) {
   }
 }
 
-TEST_F(Device, TheBitsAreThoseOfTheProcessor) {
+TEST_F(Device, ResultsHaveTheBitsOfTheProcessor) {
   for (const std::string dtype : {"f32", "bf16", "f8e5m2"}) {
     SCOPED_TRACE(dtype);
     const auto digest_on = [&](const std::string& device) {
@@ -104,7 +104,7 @@ TEST_F(Device, TheBitsAreThoseOfTheProcessor) {
   }
 }
 
-TEST_F(Device, OfARankThatIsKilledTheOthersEnd) {
+TEST_F(Device, KilledRankEndsTheOthers) {
   for (const std::string protocol : {"auto", "staged"}) {
     SCOPED_TRACE(protocol);
     Process::Environment environment = driver();
@@ -117,14 +117,14 @@ TEST_F(Device, OfARankThatIsKilledTheOthersEnd) {
   }
 }
 
-TEST_F(Device, WithoutADriverTheErrorSaysWhatIsMissing) {
+TEST_F(Device, ErrorNamesTheMissingDriver) {
   const Result result =
       run({"bench", "all_reduce", "-n", "2", "--device", "cuda"}, {{"LD_LIBRARY_PATH", ""}});
   if (result.code == 0) GTEST_SKIP() << "this host has a driver";
   EXPECT_THAT(result.err, AllOf(HasSubstr("CUDA cannot be used"), HasSubstr("remedy")));
 }
 
-// The library's memory, also with a multicast address, and CUDA's.
+// Tests windows in the library's memory, also with a multicast address, and in CUDA's memory.
 TEST_F(Device, WindowsAreRight) {
   for (const std::string buffers : {"library", "registered"}) {
     for (const std::string collective : {"all_reduce", "reduce_scatter", "scatter"}) {
@@ -138,9 +138,9 @@ TEST_F(Device, WindowsAreRight) {
   }
 }
 
-// It measures the emulation; the path of the numbers to the choice of algorithms is the same on a
-// GPU.
-TEST_F(Device, TuneKeepsWhatItMeasures) {
+// The test measures the emulation. On a GPU, the numbers reach the choice of algorithms in the same
+// way.
+TEST_F(Device, TuneStoresItsMeasurements) {
   const std::string file = path("tune.json");
   Process::Environment two = driver();
   two["FAKE_CUDA_DEVICES"] = "2";
@@ -157,7 +157,7 @@ TEST_F(Device, TuneKeepsWhatItMeasures) {
               HasSubstr("there are 1 GPUs, but measuring requires at least two"));
 }
 
-TEST_F(Device, MistakesAreRefused) {
+TEST_F(Device, RefusesWrongOptions) {
   const auto said = [&](const Words& words) {
     const Result result = run(words, driver());
     EXPECT_NE(result.code, 0);

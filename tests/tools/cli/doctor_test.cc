@@ -69,7 +69,7 @@ std::string write_shell(const std::string& path, const std::string& script,
   return path;
 }
 
-// This host alone, or twice under the names "one" and "two".
+// Examines this host alone, or twice under the names "one" and "two".
 class Doctor : public Cli {
  protected:
   struct Outcome {
@@ -93,7 +93,7 @@ class Doctor : public Cli {
   }
 };
 
-TEST_F(Doctor, OfThisHost) {
+TEST_F(Doctor, ExaminesThisHost) {
   const auto [report, result] = examine({});
   expect_no_errors(report);
   EXPECT_THAT(result.out, AllOf(HasSubstr("ok       hosts"), HasSubstr("no errors"),
@@ -109,7 +109,7 @@ TEST_F(Doctor, OfThisHost) {
   EXPECT_EQ(Json::parse(run({"doctor", "-n", "1", "--json", "-"}).out)["ok"], true);
 }
 
-TEST_F(Doctor, OfTwoHosts) {
+TEST_F(Doctor, ExaminesTwoHosts) {
   const Json report = examine_twice("").report;
   expect_no_errors(report);
   EXPECT_EQ(state(report, "connections"), "ok");
@@ -166,18 +166,18 @@ TEST_F(Doctor, NamesARendezvousFileOfAnotherJob) {
   EXPECT_THAT(read(file + ".rank0"), HasSubstr("tutti-rendezvous-1")) << "it is not the doctor's";
 }
 
-TEST_F(Doctor, NamesTwoSettings) {
+TEST_F(Doctor, NamesDifferentSettings) {
   const Json report = examine_twice("[ $host = two ] && export TUTTI_DETERMINISTIC=1").report;
   expect_finding(report, "settings", "error", "two", "TUTTI_DETERMINISTIC is 0 on one; 1 on two");
   EXPECT_EQ(state(report, "job"), "skipped");
 }
 
-TEST_F(Doctor, NamesASettingThatMakesNoSense) {
+TEST_F(Doctor, NamesAnInvalidSetting) {
   const Json report = examine_twice("[ $host = two ] && export TUTTI_TRANSPORT=carrier").report;
   expect_finding(report, "settings", "error", "two", "TUTTI_TRANSPORT='carrier'");
 }
 
-TEST_F(Doctor, NamesAnOwnSettingThatMakesNoSense) {
+TEST_F(Doctor, NamesAnInvalidSettingOfItsOwn) {
   for (const auto& [name, value] : Process::Environment{{"TUTTI_TIMEOUT", "abc"},
                                                         {"TUTTI_LOG", "loud"},
                                                         {"TUTTI_TCP_STREAMS", "-1"},
@@ -195,7 +195,7 @@ TEST_F(Doctor, NamesAnOwnSettingThatMakesNoSense) {
 }
 
 // The other host's program is a copy with another version.
-TEST_F(Doctor, NamesTwoVersions) {
+TEST_F(Doctor, NamesDifferentVersions) {
   std::string pattern;
   for (const char c : std::string(kVersion)) pattern += c == '.' ? "\\." : std::string(1, c);
   std::string other(kVersion);
@@ -247,7 +247,7 @@ TEST_F(Doctor, NamesASmallShm) {
   expect_no_errors(report);
 }
 
-TEST_F(Doctor, RefusesWhatMakesNoSense) {
+TEST_F(Doctor, RefusesInvalidOptions) {
   EXPECT_EQ(run({"doctor", "--hosts", "a:4,b:4", "-n", "3"}).code, 2);
   EXPECT_EQ(run({"doctor", "--hosts", "a,b", "-n", "1"}).code, 1) << "as tutti run does";
 }
@@ -268,13 +268,13 @@ class DoctorOfNetwork : public TwoHosts {
   }
 };
 
-TEST_F(DoctorOfNetwork, FindsNothingOnAGoodOne) {
+TEST_F(DoctorOfNetwork, FindsNothingInAGoodNetwork) {
   const Json report = examine();
   expect_no_errors(report);
   for (const char* check : {"interfaces", "connections", "MTU", "clock"}) {
     EXPECT_EQ(state(report, check), "ok") << check;
   }
-  // Both directions on each host and between the two.
+  // There are two directions on each host, and two between the hosts.
   EXPECT_EQ(report["pairs"].size(), 6u);
 }
 
@@ -319,12 +319,12 @@ TEST_F(DoctorOfNetwork, NamesAMissingRoute) {
   EXPECT_EQ(errors, 1) << report["findings"];
 }
 
-TEST_F(DoctorOfNetwork, NamesARouteThatForbids) {
+TEST_F(DoctorOfNetwork, NamesABlackholeRoute) {
   ASSERT_TRUE(spoil("ip -n " + b_ + " route add blackhole 10.199.0.1/32"));
   expect_finding(examine(), "connections", "error", b_, "cannot connect");
 }
 
-TEST_F(DoctorOfNetwork, NamesAnInterfaceThatIsNotThere) {
+TEST_F(DoctorOfNetwork, NamesAMissingInterface) {
   const Json report = examine({{"TUTTI_INTERFACE", "eth7"}});
   expect_finding(report, "interfaces", "error", a_, "TUTTI_INTERFACE names 'eth7'");
   EXPECT_THAT(text(finding(report, "interfaces"), "remedy"), HasSubstr("cable (10.199.0.1)"));
@@ -333,7 +333,7 @@ TEST_F(DoctorOfNetwork, NamesAnInterfaceThatIsNotThere) {
 TEST_F(DoctorOfNetwork, NamesAnInterfaceThatDoesNotReachTheOther) {
   const Json loopback = examine({{"TUTTI_INTERFACE", "lo"}});
   expect_finding(loopback, "interfaces", "error", "127.0.0.1", "cannot connect");
-  // A second address in a network that the other host is not in.
+  // Gives each host a second address in a network that the other host is not in.
   ASSERT_TRUE(spoil(cat("for host in ", a_, " ", b_,
                         "; do ip -n $host link add other type veth peer name far; "
                         "ip -n $host link set other up; ip -n $host link set far up; done; ip -n ",

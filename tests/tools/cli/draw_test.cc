@@ -56,7 +56,7 @@ TEST_F(Draw, WritesAPictureAndJson) {
   EXPECT_EQ(object["programs"].size(), 4u);
 }
 
-TEST_F(Draw, TakesFilesOfMscclsFormat) {
+TEST_F(Draw, ReadsFilesOfMscclsFormat) {
   const Result result = run({"draw", write("one.xml", kBroadcast), "-n", "2"});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("broadcast one, 2 ranks, root 0"),

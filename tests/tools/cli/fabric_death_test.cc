@@ -1,7 +1,7 @@
 // Tests jobs over fabrics in which a rank is killed or stopped, or connections break: they end as
 // over TCP, which is included for comparison.
 //
-//   DEATHS=N in the environment: how many of each (every day one will do).
+//   DEATHS=N in the environment: number of deaths of each kind (default: 1).
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -63,8 +63,8 @@ class FabricDeath : public Deaths, public ::testing::WithParamInterface<std::str
     if (!problem.empty()) GTEST_SKIP() << problem;
   }
 
-  // Its first line reports that a tenth is done, so the ranks are connected. While they connect,
-  // UCX 1.13 may terminate them itself (transport/README.md).
+  // The first line of the training reports that a tenth is done, so the ranks are connected. While
+  // they connect, UCX 1.13 may terminate them itself (transport/README.md).
   Words endless_training() const {
     return {"train",   "--data", write_text(), "--ranks", cat(kRanks),
             "--steps", "2000",   "--hidden",   "64"};
@@ -87,7 +87,7 @@ TEST_P(FabricDeath, ARankIsKilled) {
   }
 }
 
-// As by a debugger, or on a machine that swaps.
+// The rank is stopped as by a debugger, or as on a machine that swaps.
 TEST_P(FabricDeath, ARankIsStopped) {
   for (int round = 0; round < deaths(); ++round) {
     SCOPED_TRACE(cat("round ", round));
@@ -115,7 +115,8 @@ TEST_P(FabricDeath, ARankIsStopped) {
   }
 }
 
-// The fabric's connections between ranks 1 and 2; their control messages pass through rank 0.
+// Breaks the fabric's connections between ranks 1 and 2, whose control messages pass through rank
+// 0.
 TEST_P(FabricDeath, AConnectionBreaks) {
   if (GetParam() == "ofi") {
     GTEST_SKIP() << "libfabric's provider for sockets may connect again, and the job goes on";

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 class HuggingFaceCommands : public Cli {
  protected:
-  // A byte model, so that any text is valid data.
+  // Trains a model of bytes, so that any text is valid data.
   void train_llama(const std::string& run_directory) {
     expect_good({"train", "--data",    data_, "--model",      "llama",      "--layers",
                  "2",     "--heads",   "4",   "--kv-heads",   "2",          "--width",
@@ -40,7 +40,7 @@ class HuggingFaceCommands : public Cli {
   std::string data_ = write_text(4000);
 };
 
-TEST_F(HuggingFaceCommands, AModelIsTheSameWhereverItIsStored) {
+TEST_F(HuggingFaceCommands, ModelIsTheSameInEveryFormat) {
   train_llama(path("run"));
   expect_good({"export", path("run"), path("hf"), "--max-shard-size", "8K"});
   EXPECT_TRUE(std::filesystem::exists(path("hf/model.safetensors.index.json")));
@@ -59,8 +59,8 @@ TEST_F(HuggingFaceCommands, AModelIsTheSameWhereverItIsStored) {
   }
 }
 
-// As generate() of transformers: ends at any of the tokens that the model names.
-TEST_F(HuggingFaceCommands, ATextEndsWhereTheModelSays) {
+// Generation ends at any of the tokens that the model names, as in generate() of transformers.
+TEST_F(HuggingFaceCommands, TextEndsAtTheModelsEndTokens) {
   train_llama(path("run"));
   expect_good({"export", path("run"), path("hf")});
   Json all = Json::array();
@@ -79,7 +79,7 @@ TEST_F(HuggingFaceCommands, ATextEndsWhereTheModelSays) {
   EXPECT_EQ(sample(path("hf")), "Once\n");
 }
 
-TEST_F(HuggingFaceCommands, WhatAHubHoldsInPlaceOfFilesIsNamed) {
+TEST_F(HuggingFaceCommands, PlaceholdersOfFilesAreNamed) {
   train_llama(path("run"));
   expect_good({"export", path("run"), path("hf")});
   const std::string pointer =
@@ -100,8 +100,8 @@ TEST_F(HuggingFaceCommands, WhatAHubHoldsInPlaceOfFilesIsNamed) {
   EXPECT_THAT(refusal({"train", "--data", write("text", pointer)}), HasSubstr("a Git LFS pointer"));
 }
 
-// Blocks of few bits take as much memory as they say, and change the loss by little.
-TEST_F(HuggingFaceCommands, WeightsInFewBits) {
+// Weights in blocks of few bits take as much memory as expected, and change the loss by little.
+TEST_F(HuggingFaceCommands, SupportWeightsInFewBits) {
   train_llama(path("run"));
   const Json whole = evaluate(path("run"));
   const auto parameters = [&](const Json& found) {
@@ -133,7 +133,7 @@ TEST_F(HuggingFaceCommands, EvaluatesOnRanksAndInShorterContexts) {
   EXPECT_THAT(longer.err, AllOf(HasSubstr("--context"), HasSubstr("at most 32")));
 }
 
-// No option describes the model; its optimizer and its steps start from the beginning.
+// No option describes the model. The optimizer and the steps start from the beginning.
 TEST_F(HuggingFaceCommands, AnImportedModelIsTrainedFurther) {
   train_llama(path("first"));
   expect_good({"export", path("first"), path("hf")});
@@ -144,7 +144,7 @@ TEST_F(HuggingFaceCommands, AnImportedModelIsTrainedFurther) {
   resumed.insert(resumed.end(), options.begin(), options.end());
   resumed.push_back(path("resumed.jsonl"));
   expect_good(resumed);
-  // Equivalent to a new run that takes its initial values from there.
+  // The result equals that of a new run that takes its initial values from the same directory.
   Words initial = {"train", "--initial", path("hf")};
   initial.insert(initial.end(), options.begin(), options.end());
   initial.push_back(path("initial.jsonl"));
@@ -180,7 +180,7 @@ TEST_F(HuggingFaceCommands, TrainsInAShorterContextAndKeepsTheLongerOne) {
   EXPECT_EQ(config.at("model_type"), "gpt2");
 }
 
-TEST_F(HuggingFaceCommands, NothingOfAModelThatIsOverwrittenIsExported) {
+TEST_F(HuggingFaceCommands, ExportContainsNothingOfAnOverwrittenModel) {
   train_llama(path("first"));
   expect_good({"export", path("first"), path("hf")});
   write("hf/tokenizer.json", "{}");
@@ -203,7 +203,7 @@ TEST_F(HuggingFaceCommands, NothingOfAModelThatIsOverwrittenIsExported) {
 }
 
 // The steps of the source run are removed; the model's additional files belong to the new run.
-TEST_F(HuggingFaceCommands, ARunMayStartFromTheOneThatItOverwrites) {
+TEST_F(HuggingFaceCommands, RunMayStartFromTheRunThatItOverwrites) {
   train_llama(path("first"));
   expect_good({"export", path("first"), path("hf")});
   write("hf/tokenizer_config.json", "{}");
@@ -214,7 +214,7 @@ TEST_F(HuggingFaceCommands, ARunMayStartFromTheOneThatItOverwrites) {
   EXPECT_TRUE(std::filesystem::exists(path("out/tokenizer_config.json")));
 }
 
-TEST_F(HuggingFaceCommands, TakeNoTextForTheTokensOfAModelWithATokenizer) {
+TEST_F(HuggingFaceCommands, TextIsRefusedForAModelWithATokenizer) {
   train_llama(path("first"));
   expect_good({"export", path("first"), path("hf")});
   write("hf/tokenizer.json", "{}");
@@ -230,7 +230,7 @@ TEST_F(HuggingFaceCommands, TakeNoTextForTheTokensOfAModelWithATokenizer) {
   }
 }
 
-// It replaces an earlier export, but neither a run nor other files.
+// An export replaces an earlier export, but neither a run nor other files.
 TEST_F(HuggingFaceCommands, AnExportOverwritesNothingElse) {
   train_llama(path("run"));
   std::filesystem::create_directories(path("precious/sub"));

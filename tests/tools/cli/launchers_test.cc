@@ -1,5 +1,6 @@
-// Tests the unmodified program under other launchers: the real ones of Open MPI, MPICH and PRRTE;
-// torchrun's (torchrun_test has the real one) and Kubernetes' by their environment variables.
+// Tests the unmodified program under other launchers. Those of Open MPI, MPICH and PRRTE are the
+// real ones. torchrun (see torchrun_test) and Kubernetes are represented by their environment
+// variables.
 #include <csignal>
 #include <cstdlib>
 #include <string>
@@ -17,12 +18,12 @@ using ::testing::HasSubstr;
 
 struct Launcher {
   std::string name;
-  Words command;     // before the number of ranks
-  std::string rank;  // the variable that holds it
+  Words command;     // words before the number of ranks
+  std::string rank;  // variable that holds the rank
   std::string source;
   std::string package;
   std::string beside;       // a program that uses its library, too; empty: there is none
-  bool tells_place = true;  // which one of its host's ranks a rank is
+  bool tells_place = true;  // true if it gives each rank its index on its host
 };
 
 const Launcher kLaunchers[] = {
@@ -117,14 +118,14 @@ TEST_P(Launchers, AreNamedByInfo) {
   }
 }
 
-TEST_P(Launchers, MayBeAskedTwice) {
+TEST_P(Launchers, LetAProgramJoinTwice) {
   const Result result =
       launch(3, {std::filesystem::absolute("tests/tools/cli/two_worlds")}).finish();
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(result.out, "6\n");
 }
 
-TEST_P(Launchers, MayBeAskedByMpiToo) {
+TEST_P(Launchers, AlsoServeMpiInTheSameProgram) {
   if (GetParam().beside.empty()) GTEST_SKIP() << "it has no library of its own for calls";
   const auto program = std::filesystem::absolute("tests/tools/cli/" + GetParam().beside);
   if (!std::filesystem::exists(program)) {
@@ -137,7 +138,7 @@ TEST_P(Launchers, MayBeAskedByMpiToo) {
   }
 }
 
-TEST_P(Launchers, LeaveTheMeetingToAnAddressThatIsSet) {
+TEST_P(Launchers, LeaveTheRendezvousToAnAddressThatIsSet) {
   const Result result =
       launch(2, {tutti(), "info"}, {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29555"}})
           .finish();
@@ -175,13 +176,13 @@ class Told : public Cli {
   }
 };
 
-TEST_F(Told, NothingAtAll) {
+TEST_F(Told, FindsNoJobWithoutVariables) {
   const Json found = job({});
   EXPECT_TRUE(found["source"].is_null());
   EXPECT_EQ(found["size"], 1);
 }
 
-TEST_F(Told, ByTorchrunAndByKubernetes) {
+TEST_F(Told, FindsJobsOfTorchrunAndKubernetes) {
   const Process::Environment place = {{"MASTER_ADDR", "pod-0"}, {"MASTER_PORT", "29500"}};
   Process::Environment torchrun = {
       {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"TORCHELASTIC_RUN_ID", "none"}};
@@ -194,22 +195,22 @@ TEST_F(Told, ByTorchrunAndByKubernetes) {
   EXPECT_EQ(job(pod)["rank"], 1);
 }
 
-TEST_F(Told, ByHalves) {
+TEST_F(Told, RefusesIncompleteVariables) {
   EXPECT_THAT(job({{"RANK", "1"}})["problem"].get<std::string>(),
               HasSubstr("RANK is set, but WORLD_SIZE is not"));
   EXPECT_THAT(run({"bench", "all_reduce"}, {{"WORLD_SIZE", "2"}}).err,
               HasSubstr("WORLD_SIZE is set, but RANK is not"));
 }
 
-// As in a container, whose first process has no default signal actions.
-TEST_F(Told, ToEndAsTheFirstProcess) {
+// The program is the first process, which has no default signal actions, as in a container.
+TEST_F(Told, EndsOnSigtermAsTheFirstProcess) {
   const Words first = {"unshare", "--pid", "--fork", "--kill-child"};
   Words probe = first;
   probe.emplace_back("true");
   if (const Result possible = start_program(probe).finish(); possible.code != 0) {
     GTEST_SKIP() << "no process namespaces: " << possible.err;
   }
-  // The shell is the second process and asks the first to terminate; it ends when it is allowed to.
+  // The shell is the second process. It sends SIGTERM to the first process until that has ended.
   const std::string command = cat("(while :; do kill -TERM 1 || exit; done) & exec ", tutti(),
                                   " bench all_reduce --min 1M --max 1M --iterations 100000000");
   Words words = first;

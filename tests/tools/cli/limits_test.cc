@@ -20,8 +20,8 @@ class Limits : public Cli {
   }
 };
 
-// The first rank waits for its children in the tree; a single rank waits for nobody.
-TEST_F(Limits, AnInitTimeoutMayBeForEver) {
+// The first of several ranks waits for its children in the tree. A single rank waits for nobody.
+TEST_F(Limits, InitTimeoutMayBeInfinite) {
   for (const std::string forever : {"inf", "1e10", "1e300"}) {
     const Result result =
         run({"bench", "all_reduce", "-n", "3", "--max", "1K"}, {{"TUTTI_INIT_TIMEOUT", forever}});
@@ -38,7 +38,7 @@ TEST_F(Limits, ASmallStackIsNamed) {
   EXPECT_EQ(run_under("-s 128", "bench all_reduce -n 2 --max 1K").code, 0);
 }
 
-TEST_F(Limits, ALimitOfFilesIsNamed) {
+TEST_F(Limits, FileSizeLimitIsNamed) {
   const Result result = run_under("-f 100", "bench all_reduce -n 2 --max 1K");
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("are limited to "), HasSubstr("ulimit -f"),
@@ -46,7 +46,7 @@ TEST_F(Limits, ALimitOfFilesIsNamed) {
 }
 
 // If the launcher's parent ignores SIGCHLD, the launcher and its ranks inherit that.
-TEST_F(Limits, AnIgnoredSignalOfChildrenIsHeard) {
+TEST_F(Limits, IgnoredSigchldDoesNotMatter) {
   for (const std::string code : {"0", "3"}) {
     const Result result = start_program({"env", "--ignore-signal=CHLD", tutti(), "run", "-n", "2",
                                          "--", "sh", "-c", cat("exit ", code)})
@@ -63,7 +63,7 @@ TEST_F(Limits, ThreadsThatCannotBeStartedAreNamed) {
                                 HasSubstr("remedy: "), HasSubstr("--threads")));
 }
 
-TEST_F(Limits, MemoryThatCannotBeHadIsNamed) {
+TEST_F(Limits, MissingMemoryIsNamed) {
   const std::string large = write("large", std::string(80 << 20, 'a'));
   for (const std::string& arguments :
        {cat("train --ranks 1 --threads 1 --steps 1 --data ", large),
@@ -76,8 +76,8 @@ TEST_F(Limits, MemoryThatCannotBeHadIsNamed) {
   }
 }
 
-// Each kind has a limit, which the error states.
-TEST_F(Limits, AFileWithoutAnEndIsRefused) {
+// Each kind of file has a size limit, which the error states.
+TEST_F(Limits, EndlessFileIsRefused) {
   const std::string text = write_text();
   const auto refusal = [&](const Words& words) {
     const Result result = run(words);
@@ -97,7 +97,7 @@ TEST_F(Limits, AFileWithoutAnEndIsRefused) {
               AllOf(HasSubstr("neither a file nor a directory"), HasSubstr("remedy: ")));
 }
 
-TEST_F(Limits, TheSizesOfFilesAreTold) {
+TEST_F(Limits, InfoShowsTheFileLimits) {
   const Json told = Json::parse(run({"info", "--json", "-"}).out);
   ASSERT_FALSE(told["file_limits"].empty());
   for (const Json& limit : told["file_limits"]) EXPECT_GT(limit["bytes"].get<uint64_t>(), 0u);

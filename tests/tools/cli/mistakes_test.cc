@@ -24,7 +24,7 @@ using ::testing::Not;
 
 class Mistakes : public Cli {
  protected:
-  // Fails with an error that contains these words and few printable characters.
+  // Checks that the program fails with a short, printable error that contains these words.
   void expect_refused(const Words& arguments, const Words& words) const {
     SCOPED_TRACE(arguments.front() + " " + arguments.back());
     const Result result = run(arguments);
@@ -36,7 +36,7 @@ class Mistakes : public Cli {
       EXPECT_TRUE(c == '\n' || (c >= ' ' && c <= '~')) << static_cast<int>(c) << result.err;
     }
   }
-  // Small enough to train in a moment.
+  // Returns the arguments of a training that takes only a moment.
   static Words train(const Words& more) {
     Words words = {"train", "--ranks", "1", "--steps", "2", "--batch", "4", "--micro-batch", "4"};
     words.insert(words.end(), more.begin(), more.end());
@@ -44,7 +44,7 @@ class Mistakes : public Cli {
   }
 };
 
-TEST_F(Mistakes, OutputThatCannotBeWrittenIsAFailure) {
+TEST_F(Mistakes, UnwritableOutputIsAFailure) {
   const std::string text = write_text();
   for (const std::string& words :
        {std::string("info"), std::string("--help"), std::string("--version"),
@@ -94,7 +94,7 @@ TEST_F(Mistakes, NumbersHaveLimits) {
   expect_refused({"pipeline", "1f1b", "-p", "2", "-m", "2", "--forward", "nan"}, {"--forward"});
 }
 
-TEST_F(Mistakes, OptionsThatSayNothingAreRefused) {
+TEST_F(Mistakes, OptionsWithoutEffectAreRefused) {
   const std::string text = write_text();
   expect_refused(train({"--data", text, "--model", "mlp", "--heads", "4"}),
                  {"--heads", "--model gpt2", "mlp"});
@@ -118,14 +118,14 @@ TEST_F(Mistakes, OptionsThatSayNothingAreRefused) {
   expect_refused(train({"--data", text, "--copy-every", "2"}), {"--copy-every", "--min-ranks"});
 }
 
-TEST_F(Mistakes, OfAnOptionGivenTwiceTheLastOneCounts) {
+TEST_F(Mistakes, LastOfARepeatedOptionCounts) {
   const Result once = run({"draw", "ring", "--ranks", "5"});
   EXPECT_EQ(once.code, 0) << once.err;
   EXPECT_EQ(run({"draw", "ring", "--ranks", "4", "--ranks", "5"}).out, once.out);
   EXPECT_NE(run({"draw", "ring", "--ranks", "5", "--ranks", "4"}).out, once.out);
 }
 
-// Every kind of JSON file that a command reads.
+// Tests every kind of JSON file that a command reads.
 TEST_F(Mistakes, FilesOfDeepBracketsAreRefused) {
   const std::string text = write_text();
   const std::string deep(1'000'000, '[');
@@ -149,7 +149,7 @@ TEST_F(Mistakes, FilesOfDeepBracketsAreRefused) {
   expect_refused({"draw", write("deep.xml", xml), "-n", "2"}, {"deep.xml"});
 }
 
-TEST_F(Mistakes, WhatAFileSaysCannotSteerTheTerminal) {
+TEST_F(Mistakes, FilesCannotSteerTheTerminal) {
   const std::string evil = "\x1b]0;owned\x07" + std::string(100'000, 'x');
   expect_refused({"plot", write("a.jsonl", "{\"step\": \"" + evil)}, {"a.jsonl"});
   expect_refused({"partition", "--profile", write("p", "{\"format\":\"" + evil + "\"}")},
@@ -162,7 +162,7 @@ TEST_F(Mistakes, WhatAFileSaysCannotSteerTheTerminal) {
   expect_refused({"draw", write("b.xml", attribute), "-n", "2"}, {"b.xml"});
 }
 
-TEST_F(Mistakes, JsonLinesAreTrainedOnForTheirTexts) {
+TEST_F(Mistakes, TextsOfJsonLinesAreTrainedOn) {
   std::string lines;
   for (int i = 0; i < 200; ++i) lines += "{\"text\": \"the " + std::to_string(i) + "th line\"}\n";
   const Result result = run(train({"--data", write("a.jsonl", lines)}));
@@ -209,7 +209,7 @@ TEST_F(Initial, FitsTheModelOrIsRefusedByName) {
                  {"a maximum context of 8 tokens cannot have a context of 16", "--context"});
 }
 
-TEST_F(Initial, OfMoreLayersIsRefusedOnceForAllRanks) {
+TEST_F(Initial, MoreLayersAreRefusedOnceForAllRanks) {
   Words words = gpt({"--data", text_, "--checkpoint", path("run")});
   for (size_t i = 0; i < words.size(); ++i) {
     if (words[i] == "--layers") words[i + 1] = "2";
@@ -226,15 +226,15 @@ TEST_F(Initial, OfMoreLayersIsRefusedOnceForAllRanks) {
   EXPECT_THAT(result.err, Not(HasSubstr("last calls"))) << "a log of calls helps nobody here";
 }
 
-// Its checkpoints also contain optimizer states.
-TEST_F(Initial, MayBeARunsDirectory) {
+// The run's checkpoints also contain optimizer states.
+TEST_F(Initial, CanBeTheDirectoryOfARun) {
   ASSERT_EQ(run(gpt({"--data", text_, "--checkpoint", path("run")})).code, 0);
   const Result result = run(gpt({"--data", text_, "--initial", path("run")}));
   EXPECT_EQ(result.code, 0) << result.err;
 }
 
-// For launchers that restart ranks with the same command.
-TEST_F(Initial, MayBeGoneWhenTheRunHasAStep) {
+// Supports launchers that restart ranks with the same command.
+TEST_F(Initial, MayBeMissingOnceTheRunHasAStep) {
   const std::string file = exported({});
   Words words = gpt({"--data", text_, "--initial", file, "--checkpoint", path("run"), "--resume",
                      "auto", "--steps", "3"});
@@ -250,7 +250,7 @@ TEST_F(Initial, MayBeGoneWhenTheRunHasAStep) {
   expect_refused(words, {file});
 }
 
-TEST_F(Initial, OfNaNsIsToldAsSuch) {
+TEST_F(Initial, ParametersThatAreNaNAreReported) {
   const std::string file = exported({});
   std::string bytes = read(file);
   bytes.replace(bytes.size() - 4, 4, std::string("\0\0\xc0\x7f", 4));
@@ -260,7 +260,7 @@ TEST_F(Initial, OfNaNsIsToldAsSuch) {
 
 // --- A token file that changes ---
 
-TEST_F(Mistakes, ATokenFileThatIsCutEndsTrainingWithItsName) {
+TEST_F(Mistakes, TruncatedTokenFileEndsTrainingWithItsName) {
   const std::string file = path("a.bin");
   training::TokenWriter writer(file, {.vocabulary = 256, .end_of_text = {}});
   for (int i = 0; i < 100; ++i) writer.write(std::vector<int32_t>(10'000, i));

@@ -25,7 +25,7 @@ class Names : public Cli {
   }
 };
 
-TEST_F(Names, CollectivesHaveThoseOfNcclAndMpi) {
+TEST_F(Names, CollectivesAcceptNamesOfNcclAndMpi) {
   for (const std::string name : {"allreduce", "all-reduce", "AllReduce", "ALL_REDUCE"}) {
     EXPECT_THAT(output_of({"bench", name, "-n", "1", "--max", "8"}),
                 HasSubstr("# tutti bench all_reduce: 1 ranks"));
@@ -48,7 +48,7 @@ TEST_F(Names, OperatorsAndTypesAreReadInAnyCase) {
   }
 }
 
-TEST_F(Names, OptionsHaveThoseOfNcclTestsAndMpirun) {
+TEST_F(Names, OptionsAcceptNamesOfNcclTestsAndMpirun) {
   const std::string table = output_of(
       {"bench", "all_reduce", "-np", "2", "-b", "8", "-e", "512", "-f", "8", "-o", "max"});
   EXPECT_THAT(table, AllOf(HasSubstr("2 ranks, f32, max"), HasSubstr("\n         512 "),
@@ -56,7 +56,7 @@ TEST_F(Names, OptionsHaveThoseOfNcclTestsAndMpirun) {
   EXPECT_THAT(output_of({"bench", "all_reduce", "--np=2", "--max", "8"}), HasSubstr("2 ranks"));
 }
 
-TEST_F(Names, IterationsThatLookMeantAreHintedAtOnce) {
+TEST_F(Names, HintsOnceIfIterationsSeemToBeMeant) {
   const Result result = run({"bench", "all_reduce", "-n", "2", "-b", "8", "-e", "8"});
   EXPECT_EQ(result.code, 0);
   const std::string hint = "nccl-tests' -n is --iterations";
@@ -71,7 +71,7 @@ TEST_F(Names, AProgramKeepsItsOwnOptions) {
   EXPECT_THAT(output_of({"run", "-np", "1", "--", "echo", "-np", "3"}), HasSubstr("-np 3"));
 }
 
-TEST_F(Names, TrainingHasThoseOfMegatron) {
+TEST_F(Names, TrainingAcceptsNamesOfMegatron) {
   const std::string text = write_text();
   const std::string shown = output_of({"train",
                                        "--print-config",
@@ -110,12 +110,12 @@ TEST_F(Names, TrainingHasThoseOfMegatron) {
   EXPECT_EQ(config["training"]["micro_batch"], 8);
   EXPECT_EQ(config["optimizer"]["lr"], 0.5);
   EXPECT_EQ(config["training"]["clip"], 2);
-  // The former name.
+  // The option's former name.
   EXPECT_THAT(output_of({"train", "--print-config", "--data", text, "--hidden", "48"}),
               HasSubstr("48"));
 }
 
-TEST_F(Names, ARunIsSavedAndLoadedAsInMegatron) {
+TEST_F(Names, RunIsSavedAndLoadedAsInMegatron) {
   const std::string text = write_text();
   const Words small = {"train", "--data",        text, "--ranks",  "1", "--batch-size",
                        "4",     "--micro-batch", "4",  "--hidden", "8"};
@@ -129,7 +129,7 @@ TEST_F(Names, ARunIsSavedAndLoadedAsInMegatron) {
   EXPECT_THAT(refusal_of(load), AllOf(HasSubstr("--save"), HasSubstr("--initial")));
 }
 
-TEST_F(Names, WhatIsNearIsSuggested) {
+TEST_F(Names, SuggestsTheNearestName) {
   EXPECT_THAT(refusal_of({"bench", "allredcue"}), HasSubstr("did you mean all_reduce?"));
   EXPECT_THAT(refusal_of({"bench", "all_reduce", "--op", "summ"}), HasSubstr("did you mean sum?"));
   EXPECT_THAT(refusal_of({"bench", "all_reduce", "--dtype", "bf61"}),
@@ -139,7 +139,7 @@ TEST_F(Names, WhatIsNearIsSuggested) {
   EXPECT_THAT(refusal_of({"draw", "knomail_4", "-n", "4"}), HasSubstr("did you mean knomial_4?"));
 }
 
-TEST_F(Names, PricesAreWrittenAsJson) {
+TEST_F(Names, PredictionsAreWrittenAsJson) {
   output_of({"explain", "allreduce", "-n", "4", "--bytes", "1M", "--json", path("prices")});
   const Json prices = Json::parse(read(path("prices")));
   EXPECT_EQ(prices["collective"], "all_reduce");
@@ -150,7 +150,7 @@ TEST_F(Names, PricesAreWrittenAsJson) {
   EXPECT_NEAR(best["busbw_GBps"], algbw * 2 * 3 / 4, 1e-9);
 }
 
-TEST_F(Names, AProofOfTwoRanksIsOfTwoRanks) {
+TEST_F(Names, ProofOfTwoRanksHasTwoRanks) {
   EXPECT_THAT(output_of({"verify", "--max-ranks", "2", "--collective", "barrier"}),
               AllOf(HasSubstr("ranks 1,2 "), Not(HasSubstr("1024"))));
   EXPECT_THAT(output_of({"verify", "--max-ranks", "2", "--samples", "--collective", "barrier"}),

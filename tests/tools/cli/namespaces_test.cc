@@ -24,7 +24,7 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 
-TEST_F(TwoHosts, Bench) {
+TEST_F(TwoHosts, RunABenchmark) {
   for (const std::string transport : {"auto", "tcp"}) {
     for (const std::string collective : {"all_reduce", "all_gather", "barrier"}) {
       SCOPED_TRACE(cat(collective, ' ', transport));
@@ -43,7 +43,7 @@ TEST_F(TwoHosts, Bench) {
   }
 }
 
-TEST_F(TwoHosts, RanksInTurn) {
+TEST_F(TwoHosts, GetRanksInTurn) {
   const std::string file = path("result.json");
   const Result result =
       start({"run", "--hosts", a_ + ":2," + b_ + ":2", "--map-by", "node", "--", tutti(), "bench",
@@ -58,7 +58,7 @@ TEST_F(TwoHosts, RanksInTurn) {
 
 // Two pipeline stages, one per host, with one and two tensor ranks: the activations and their
 // gradients cross the cable once, in as many parts as there are tensor ranks.
-TEST_F(TwoHosts, WhatCrossesBetweenStagesIsCutOverTensorRanks) {
+TEST_F(TwoHosts, StagesDivideTransfersOverTensorRanks) {
   write("text", std::string(4096, 'a') + " text to learn from " + std::string(4096, 'b'));
   const auto sent = [&] {
     return std::stod(
@@ -83,8 +83,8 @@ TEST_F(TwoHosts, WhatCrossesBetweenStagesIsCutOverTensorRanks) {
   }
 }
 
-// tutti chaos disconnects the cable: temporarily, which only costs time, and permanently.
-TEST_F(TwoHosts, AreCutApartByChaos) {
+// tutti chaos disconnects the cable twice: temporarily, which only costs time, and permanently.
+TEST_F(TwoHosts, CanBeDisconnectedByChaos) {
   const std::string link = a_ + "/cable";
   const std::string plan = write("plan", cat(R"({"trials":[
       {"class":"cut","faults":[{"kind":"cut","link":")",
@@ -101,7 +101,7 @@ TEST_F(TwoHosts, AreCutApartByChaos) {
   EXPECT_THAT(result.out, ::testing::ContainsRegex("sever +1 +0 +0 +1 +0 "));
 }
 
-TEST_F(TwoHosts, TellTheirRacks) {
+TEST_F(TwoHosts, ReportTheirRacks) {
   const std::string hosts = path("hosts");
   std::ofstream(hosts) << a_ << " slots=1 rack=row0.left\n" << b_ << " slots=2 rack=row0.right\n";
   const std::string file = path("graph.json");
@@ -127,7 +127,7 @@ TEST_F(TwoHosts, TellTheirRacks) {
   EXPECT_THAT(result.out, HasSubstr("row0.right"));
 }
 
-TEST_F(TwoHosts, PutTheirMeasuredLinksIntoTheCosts) {
+TEST_F(TwoHosts, StoreTheirMeasuredLinksInTheCosts) {
   const std::string costs = path("costs.json");
   const Result result =
       start(
@@ -143,8 +143,8 @@ TEST_F(TwoHosts, PutTheirMeasuredLinksIntoTheCosts) {
   EXPECT_EQ(model.tcp.send, before.send) << "of which pairs tell nothing";
 }
 
-// As `tutti tune --hosts` would have measured.
-TEST_F(TwoHosts, AutoTakesTheFabricThatWasMeasuredToBeQuickest) {
+// The costs are as `tutti tune --hosts` would have measured them.
+TEST_F(TwoHosts, AutoSelectsTheFastestMeasuredFabric) {
   if (const std::string why = testing::lacks("ofi"); !why.empty()) GTEST_SKIP() << why;
   CostModel model = CostModel::defaults();
   LinkCosts& ofi = model.own_link(PathClass::ofi);
@@ -172,7 +172,7 @@ TEST_F(TwoHosts, AutoTakesTheFabricThatWasMeasuredToBeQuickest) {
 // mpirun and mpiexec start a daemon on each host, which forwards the ranks' messages. Each host has
 // its own name: daemons of Open MPI create a directory of that name in /tmp, which fails if two do
 // so at once.
-TEST_F(TwoHosts, OtherLaunchers) {
+TEST_F(TwoHosts, WorkWithOtherLaunchers) {
   const std::string shell = path("rsh");
   std::ofstream(shell)
       << "#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\nhost=$1; shift\n"
@@ -209,7 +209,7 @@ TEST_F(TwoHosts, SharedMemoryAloneDoesNotReachTheOther) {
   EXPECT_THAT(result.err, HasSubstr("remedy"));
 }
 
-TEST_F(TwoHosts, Train) {
+TEST_F(TwoHosts, RunATraining) {
   const std::string text = write_text();
   const Words arguments = {"train",   "--data", text,       "--steps", "10",
                            "--batch", "96",     "--hidden", "32",      "--json"};
@@ -235,7 +235,7 @@ TEST_F(TwoHosts, Train) {
   for (size_t i = 0; i < 10; ++i) EXPECT_NEAR(found[i], expected[i], 1e-5 * expected[i]);
 }
 
-TEST_F(TwoHosts, ARankKilledOnOneEndsBoth) {
+TEST_F(TwoHosts, RankKilledOnOneEndsBoth) {
   for (const int rank : {0, 3}) {
     SCOPED_TRACE(rank);
     Process job = start_tutti_on_both(
@@ -249,7 +249,7 @@ TEST_F(TwoHosts, ARankKilledOnOneEndsBoth) {
     const std::string& host = rank == 0 ? a_ : b_;
     EXPECT_THAT(result.err, EndsWith(cat("tutti run: rank ", rank, " (", host, ", pid ", pid,
                                          ") was killed by signal 9 (Killed)\n")));
-    // The survivors' own messages.
+    // The survivors also print their own messages.
     EXPECT_THAT(result.err, HasSubstr(cat("tutti: rank ", rank, " (")));
     EXPECT_THAT(processes(), IsEmpty());
   }
@@ -284,7 +284,7 @@ class OwnNameIsLoopback : public TwoHosts {
   }
 };
 
-TEST_F(OwnNameIsLoopback, YetRanksOfBothHostsReachRankZero) {
+TEST_F(OwnNameIsLoopback, RanksOfBothHostsReachRankZero) {
   std::string own = shell("hostname").out;
   own.pop_back();
   const auto rank = [&](const std::string& host, int number) {
@@ -308,7 +308,7 @@ TEST_F(OwnNameIsLoopback, YetRanksOfBothHostsReachRankZero) {
 
 using SmallShm = Cli;
 
-TEST_F(SmallShm, SixtyFourKilobytesAreEnough) {
+TEST_F(SmallShm, SixtyFourKilobytesSuffice) {
   const std::string mount =
       "mount -t tmpfs -o size=64k tmpfs /dev/shm && test $(df -k --output=size /dev/shm | tail -1) "
       "-le 64";

@@ -104,7 +104,7 @@ uint64_t call(const std::string& collective, uint64_t count) {
   } else if (collective == "wait") {
     const double spent = waiting_seconds(comm);
     wrong = rank > 0 && spent > 0.005 ? 1 : 0;
-  } else if (collective == "send") {  // in a line
+  } else if (collective == "send") {  // each rank sends to the next one
     if (rank > 0) comm.recv(output(count), rank - 1);
     if (rank + 1 < comm.size()) comm.send(input(count), rank + 1);
     expect(rank > 0 ? count : 0, [&](uint64_t i) { return value_at(rank - 1, i); });

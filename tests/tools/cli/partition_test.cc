@@ -58,7 +58,7 @@ TEST_F(PartitionCommand, ReadsAProfile) {
   EXPECT_EQ(document["profile"], Json::parse(kProfile));
 }
 
-TEST_F(PartitionCommand, KnowsNodesLatencyAndMemory) {
+TEST_F(PartitionCommand, ConsidersNodesLatencyAndMemory) {
   const Words command = {"partition",           "--profile", profile(), "--nodes",   "2",
                          "--bandwidth-between", "1K",        "--json",  path("json")};
   const auto partition = [&](const Words& more) {

@@ -33,7 +33,7 @@ class Pipeline : public Cli {
   }
 };
 
-TEST_F(Pipeline, TellsProofMemoryAndBubble) {
+TEST_F(Pipeline, PrintsProofMemoryAndBubble) {
   const Result result = run({"pipeline", "1f1b", "-p", "4", "-m", "8"});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.err, IsQuiet());
@@ -48,7 +48,7 @@ TEST_F(Pipeline, TellsProofMemoryAndBubble) {
   }
 }
 
-TEST_F(Pipeline, PrintsATimetableWhereItFits) {
+TEST_F(Pipeline, PrintsATimetableThatFits) {
   const Words command = {"pipeline", "1f1b", "-p", "2", "-m", "2"};
   EXPECT_THAT(run(command).out, EndsWith("\nrank 0  F0 F1 .  .  B0--- .  B1---\n"
                                          "rank 1  .  F0 B0--- F1 B1--- .  .\n"));
@@ -96,7 +96,7 @@ TEST_F(Pipeline, WritesAllNumbers) {
   EXPECT_EQ(busy, 4 * 6 * (2 + 4));
 }
 
-TEST_F(Pipeline, MeetsTheClosedForms) {
+TEST_F(Pipeline, ReachesTheClosedForms) {
   const auto met = [&](Words words) {
     words.insert(words.begin(), "pipeline");
     const Result result = run(words);
@@ -191,7 +191,7 @@ TEST_F(Pipeline, MeasuresWithRanksThatSleep) {
   }
 }
 
-TEST_F(Pipeline, RefusesToMeasureWhatItCannot) {
+TEST_F(Pipeline, RefusesImpossibleMeasurements) {
   const Words simple = {"pipeline", "1f1b", "-p", "2", "-m", "4"};
   const auto refused = [&](Words command, const Words& more) {
     command.insert(command.end(), more.begin(), more.end());

@@ -13,7 +13,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Two packages with a cache each and two cores in each.
+// Two packages, each with one cache and two cores.
 const Process::Environment kTwoCaches = {
     {"TUTTI_TOPOLOGY", "synthetic:package:2 l3:1 core:2 pu:1"}};
 
@@ -49,7 +49,7 @@ TEST_F(Placement, IsNotNeededForTheOtherAlgorithms) {
   EXPECT_THAT(result.out, AllOf(HasSubstr(" hierarchical "), HasSubstr(" ring ")));
 }
 
-TEST_F(Placement, GoesByTheLauncherNotByTheRank) {
+TEST_F(Placement, FollowsTheLauncherNotTheRank) {
   // The ranks' parent is `tutti run`; four of them have groups, two do not.
   for (const auto& [ranks, code] : {std::pair("4", 0), std::pair("3", 0), std::pair("2", 1)}) {
     const Result result = run({"run", "-n", ranks, "--no-prefix", "--", tutti(), "bench",
@@ -90,7 +90,7 @@ TEST_F(Placement, IsExplained) {
   EXPECT_THAT(with_ranks("2"), AllOf(HasSubstr("several hosts"), Not(HasSubstr("in groups of"))));
 }
 
-TEST_F(Placement, OnAHostThatNobodyCanRead) {
+TEST_F(Placement, InvalidTopologyIsAnError) {
   for (const std::string wrong : {"synthetic:package:two", "/nonexistent/host.xml"}) {
     for (const Words& words : {Words{"info"}, Words{"run", "-n", "2", "--", "true"},
                                Words{"bench", "barrier", "-n", "2"}}) {

@@ -48,7 +48,7 @@ TEST_F(Plan, RanksLayouts) {
   }
 }
 
-TEST_F(Plan, KeepsWhatIsFixed) {
+TEST_F(Plan, KeepsFixedOptions) {
   const std::string json = path("plan.json");
   const Result result = run_with(layouts("llama3-70b", "8xH100 x 16, NVLink 450, IB 8x50"),
                                  {"--tp", "4", "--pp", "4", "--zero", "1", "--json", json});
@@ -61,7 +61,7 @@ TEST_F(Plan, KeepsWhatIsFixed) {
   }
 }
 
-TEST_F(Plan, NamesTheNearestWhereNothingFits) {
+TEST_F(Plan, NamesTheNearestLayoutIfNothingFits) {
   const std::string json = path("plan.json");
   const Result result = run_with(layouts("llama3-405b", "dgx-h100"), {"--json", json});
   EXPECT_NE(result.code, 0);
@@ -73,7 +73,7 @@ TEST_F(Plan, NamesTheNearestWhereNothingFits) {
 }
 
 // Unsupported models are planned but not trained.
-TEST_F(Plan, HasNoCommandForWhatWeDoNotTrain) {
+TEST_F(Plan, HasNoCommandForUnsupportedModels) {
   const std::string json = path("plan.json");
   ASSERT_EQ(run_with(layouts("deepseek-v3", "dgx-h200:32"), {"--json", json}).code, 0);
   const Json document = Json::parse(read(json));
@@ -128,7 +128,8 @@ TEST_F(Plan, GivesTheBestModelForABudget) {
   EXPECT_THAT(run({"plan", "--budget", "1e21", "--laws", law}).out, HasSubstr("fitted"));
 }
 
-// 175 B parameters in fp16: 350 GB = 326 GiB; 7.5 B on 64 ranks: ZeRO's figures.
+// 175 B parameters in fp16 take 350 GB = 326 GiB. 7.5 B parameters on 64 ranks take ZeRO's
+// published memory.
 TEST_F(Plan, PrintsTheMemoryOfAModel) {
   const std::string json = path("memory.json");
   ASSERT_EQ(run({"plan", "--memory", "--model", "175B", "--json", json}).code, 0);
@@ -172,7 +173,7 @@ TEST_F(Plan, AnswersQuestions) {
   EXPECT_GE(Json::parse(read(json))["micro_batch"].get<int>(), 1);
 }
 
-TEST_F(Plan, TellsWhatIsMissingOrWrong) {
+TEST_F(Plan, ReportsMissingAndWrongOptions) {
   EXPECT_THAT(run({"plan"}).err, HasSubstr("--model is required"));
   EXPECT_THAT(run({"plan", "--model", "gpt2", "--cluster", "dgx-h100"}).err,
               HasSubstr("--global-batch is required"));
@@ -186,8 +187,8 @@ TEST_F(Plan, TellsWhatIsMissingOrWrong) {
   EXPECT_THAT(run({"plan", "--fit", "x.csv"}).err, HasSubstr("--fit requires --json"));
 }
 
-// Ranks of this host: the printed command trains, with the predicted memory.
-TEST_F(Plan, OfThisHostIsWhatTrains) {
+// Plans ranks of this host. The printed command trains with the predicted memory.
+TEST_F(Plan, CommandForThisHostTrains) {
   const std::string model = path("model.json");
   std::ofstream(model) << R"({"model": {"kind": "gpt2", "layers": 2, "heads": 2, "width": 32,)"
                        << R"( "context": 16, "vocabulary": 256}})";
@@ -222,7 +223,7 @@ TEST_F(Plan, OfThisHostIsWhatTrains) {
 }
 
 // These arguments used to cause a division by zero, or layouts that no run has.
-TEST_F(Plan, OfThisHostTakesOddQuestions) {
+TEST_F(Plan, AcceptsOddOptionsForThisHost) {
   const Words train = {"train", "--data", write_text(), "--steps", "2", "--batch", "8"};
   const auto planned = [&](const Words& more) {
     Words words = train;
@@ -254,7 +255,7 @@ TEST_F(Plan, OfThisHostTakesOddQuestions) {
   EXPECT_EQ(experts.out.find("predicted"), std::string::npos) << "that would be no configuration";
 }
 
-TEST_F(Plan, IsTakenByTraining) {
+TEST_F(Plan, IsUsedByTraining) {
   const Words train = {"train", "--data",  write_text(), "--model", "gpt2", "--layers",
                        "2",     "--heads", "2",          "--width", "32",   "--context",
                        "16",    "--batch", "8",          "--steps", "2",    "--ranks",

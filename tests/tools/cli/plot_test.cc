@@ -21,7 +21,7 @@ class Plot : public Cli {
                  "{\"step\": 2, \"loss\": 4.25, \"validation_loss\": 4.5}\n"
                  "{\"validation_loss\": 4.125, \"ranks\": 1}\n");
   }
-  // A run that ended with a non-finite loss before its summary.
+  // Writes the log of a run that ended with a non-finite loss before its summary.
   std::string broken() const {
     return write("broken.jsonl",
                  "{\"step\": 1, \"loss\": 5.5}\n"
@@ -29,7 +29,7 @@ class Plot : public Cli {
   }
 };
 
-TEST_F(Plot, TellsEachRunsLastLosses) {
+TEST_F(Plot, PrintsEachRunsLastLosses) {
   const Result result = run({"plot", slow(), broken()});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(ContainsRegex("slow +2 +4\\.2500 +4\\.1250\n"),
@@ -58,21 +58,21 @@ TEST_F(Plot, DrawsLossesOverTime) {
   EXPECT_THAT(read(picture), AllOf(HasSubstr(">timed<"), HasSubstr("seconds")));
 }
 
-TEST_F(Plot, OneRunIsDrawnAsTrainDoesIt) {
+TEST_F(Plot, DrawsOneRunAsTrainDoes) {
   const std::string picture = path("losses.svg");
   const Result result = run({"plot", slow(), "--out", picture});
   if (result.err.find("not installed") != std::string::npos) GTEST_SKIP() << result.err;
   EXPECT_THAT(read(picture), AllOf(HasSubstr(">training<"), HasSubstr(">validation<")));
 }
 
-TEST_F(Plot, HalfALineAtTheEndIsLeftOut) {
+TEST_F(Plot, SkipsAnIncompleteLastLine) {
   const std::string whole = read(slow());
   const Result result = run({"plot", write("slow.jsonl", whole + "{\"step\": 3, \"lo")});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, ContainsRegex("slow +2 +4\\.2500 +4\\.1250\n"));
 }
 
-TEST_F(Plot, WhatIsNoRunIsRefused) {
+TEST_F(Plot, RefusesOtherFiles) {
   const auto refused = [&](const std::string& file, const std::string& said) {
     const Result result = run({"plot", file});
     EXPECT_EQ(result.code, 1);

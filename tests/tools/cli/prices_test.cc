@@ -54,7 +54,7 @@ TEST_F(Prices, ExplainSortsCandidatesAndMarksTheChoice) {
   EXPECT_EQ(result.out.find("\n  > ", mark + 1), std::string::npos);
 }
 
-TEST_F(Prices, ExplainTellsHowAKernelRunsACall) {
+TEST_F(Prices, ExplainShowsHowAKernelRunsACall) {
   const Result one =
       run({"explain", "all_reduce", "-n", "8", "--gpu", "h100", "--bytes", "256M"}, kDefaults);
   EXPECT_EQ(one.code, 0) << one.err;
@@ -62,7 +62,7 @@ TEST_F(Prices, ExplainTellsHowAKernelRunsACall) {
                              ContainsRegex(" one_shot .* lines "),
                              ContainsRegex("hierarchical .*out: does not run on 8 ranks"),
                              ContainsRegex("What bounds .*: the link of a GPU, (9[0-9]|100)%")));
-  // The barrier has one size, all other collectives a range of them.
+  // The barrier has one size, and all other collectives have a range of sizes.
   const Result all = run({"explain", "all_gather", "-n", "4", "--gpu", "a100"}, kDefaults);
   EXPECT_EQ(all.code, 0) << all.err;
   EXPECT_THAT(all.out, AllOf(ContainsRegex("\n +8  .* lines "),
@@ -83,7 +83,7 @@ TEST_F(Prices, ExplainTakesMeasuredCostsOfGpus) {
   EXPECT_THAT(result.out, AllOf(HasSubstr("gpu.json"), HasSubstr("the launch, 100%")));
 }
 
-TEST_F(Prices, ExplainNamesWhatBoundsACall) {
+TEST_F(Prices, ExplainNamesTheBottleneck) {
   CostModel model = CostModel::defaults();
   model.tcp.wire = 20e-9;
   model.tcp.latency = 1e-3;
@@ -113,7 +113,7 @@ TEST_F(Prices, ExplainSaysWhatDeterminismRulesOut) {
               HasSubstr(out));
 }
 
-TEST_F(Prices, ExplainKnowsHosts) {
+TEST_F(Prices, ExplainConsidersHosts) {
   const Words question = {"explain", "all_reduce", "-n", "16", "--group", "8", "--bytes", "4M"};
   EXPECT_THAT(run(question, kDefaults).out, ContainsRegex("hierarchical .* us  = "));
   Words uneven = question;
@@ -130,7 +130,7 @@ TEST_F(Prices, ExplainReadsTheFileOfTheSetting) {
   EXPECT_THAT(result.err, AllOf(HasSubstr("broken.json"), HasSubstr("run `tutti tune` again")));
 }
 
-TEST_F(Prices, MistakesAreSaid) {
+TEST_F(Prices, WrongArgumentsAreRefused) {
   expect_refused({"explain", "al_reduce"}, "use one of all_reduce");
   expect_refused({"explain", "all_reduce", "--dtype", "f31"}, "f31");
   expect_refused({"explain", "all_reduce", "-n", "4", "--group", "3"}, "does not divide 4");
@@ -142,7 +142,7 @@ TEST_F(Prices, MistakesAreSaid) {
   expect_refused({"explain", "all_reduce", "--gpu", "h100", "--group", "2"}, "--gpu excludes");
 }
 
-TEST_F(Prices, ExplainPricesEveryTransport) {
+TEST_F(Prices, ExplainPredictsEveryTransport) {
   const auto price = [&](const char* transport) {
     const Result result =
         run({"explain", "all_reduce", "-n", "4", "--transport", transport}, kDefaults);
@@ -153,8 +153,8 @@ TEST_F(Prices, ExplainPricesEveryTransport) {
   EXPECT_LT(price("shm+ofi"), price("ofi"));
 }
 
-// As a job would choose.
-TEST_F(Prices, ExplainTakesTheBestFabricThatWasMeasured) {
+// The fabric is the one that a job would choose.
+TEST_F(Prices, ExplainSelectsTheBestMeasuredFabric) {
   CostModel model = CostModel::defaults();
   const std::string file = path("costs.json");
   const auto said = [&](const Words& more) {
@@ -175,17 +175,17 @@ TEST_F(Prices, ExplainTakesTheBestFabricThatWasMeasured) {
   EXPECT_THAT(said({}), HasSubstr("auto: shm\n")) << "one host needs none";
 }
 
-// Before anything is measured.
-TEST_F(Prices, TuneNeedsAPlaceForItsNumbers) {
+// The errors precede every measurement.
+TEST_F(Prices, TuneNeedsAWritableFile) {
   expect_refused({"tune"}, "--json FILE");
   expect_refused({"tune", "--json", "/proc/nowhere/at/all.json"}, "/proc/nowhere/at/all.json");
 }
 
 // A signal ends the measurement, and the numbers measured so far are kept.
-TEST_F(Prices, TuneKeepsWhatItHasMeasured) {
+TEST_F(Prices, TuneKeepsItsMeasurements) {
   const std::string file = path("kept.json");
   const std::string said = path("said");
-  // It is interrupted during the second class of paths.
+  // The script interrupts it during the second class of paths.
   const std::string script =
       cat(tutti(), " tune --json ", file, " 2> ", said, " & pid=$!; until grep -q 'measuring tcp' ",
           said, " || ! kill -0 $pid; do sleep 0.1; done; kill -TERM $pid; wait $pid");

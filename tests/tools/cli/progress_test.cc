@@ -32,12 +32,13 @@ class ProgressLines : public Cli {
   const std::string text_ = write_text();
 };
 
-TEST_F(ProgressLines, ATenthOfTheRunOrSoManySteps) {
+TEST_F(ProgressLines, AppearEveryTenthOrAsRequested) {
   EXPECT_THAT(steps_of({}), SizeIs(10));
   const std::vector<std::string> lines = steps_of({"--log-every", "5"});
   EXPECT_THAT(lines, SizeIs(4));
   EXPECT_THAT(lines.front(), StartsWith("step 5/20  loss "));
-  EXPECT_THAT(steps_of({"--log-interval=7"}), SizeIs(3));  // Megatron's name; the last one, too
+  // Megatron's name; the last step is shown, too
+  EXPECT_THAT(steps_of({"--log-interval=7"}), SizeIs(3));
 }
 
 TEST_F(ProgressLines, FitIn80Columns) {

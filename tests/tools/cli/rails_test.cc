@@ -28,13 +28,13 @@ class Rails : public TwoHosts {
     if (made.code != 0) GTEST_SKIP() << "no second cable: " << made.err;
   }
 
-  // Bytes that have left the host by this interface.
+  // Returns the bytes that have left the host by this interface.
   uint64_t sent(const std::string& host, const std::string& interface) const {
     const std::string file = cat("/sys/class/net/", interface, "/statistics/tx_bytes");
     return std::stoull(shell(cat("ip netns exec ", host, " cat ", file)).out);
   }
 
-  // Several all-reduces of 8 MiB.
+  // Runs several all-reduces of 8 MiB.
   Result all_reduce(int ranks, const std::string& interfaces,
                     Process::Environment environment = {}) const {
     environment["TUTTI_INTERFACE"] = interfaces;
@@ -44,7 +44,7 @@ class Rails : public TwoHosts {
     return start_on_both(ranks, command, std::move(environment)).finish();
   }
 
-  // All-reduces of 8 MiB over both cables.
+  // Starts all-reduces of 8 MiB over both cables.
   Process start_all_reduces(int count, Process::Environment environment) const {
     environment["TUTTI_INTERFACE"] = "cable,second";
     environment["TUTTI_TIMEOUT"] = "60";
@@ -101,7 +101,7 @@ TEST_F(Rails, CarryHalfOfALargeAllReduceEach) {
   }
 }
 
-TEST_F(Rails, WithOneStreamLeaveTheSecondAlone) {
+TEST_F(Rails, LeaveTheSecondAloneWithOneStream) {
   const uint64_t before = sent(a_, "second");
   const Result result = all_reduce(2, "cable,second", {{"TUTTI_TCP_STREAMS", "1"}});
   EXPECT_EQ(result.code, 0) << result.err;
@@ -109,8 +109,8 @@ TEST_F(Rails, WithOneStreamLeaveTheSecondAlone) {
   EXPECT_LT(sent(a_, "second") - before, uint64_t{1} << 20);
 }
 
-TEST_F(Rails, ThatCannotBeReachedAreLostConnections) {
-  // One side has addresses in one network, the other side in another.
+TEST_F(Rails, UnreachableOnesAreLostConnections) {
+  // One side has addresses in one network, and the other side has addresses in another.
   ASSERT_EQ(shell(cat("ip -n ", b_, " address flush dev second && ip -n ", b_,
                       " address add 10.199.2.2/24 dev second"))
                 .code,
@@ -123,9 +123,9 @@ TEST_F(Rails, ThatCannotBeReachedAreLostConnections) {
                     HasSubstr("remedy: let TUTTI_INTERFACE list")));
 }
 
-// Data in flight over the failed cable and all later data use the other one. The first cable also
+// Data in flight over the failed cable and all later data use the other cable. The first cable also
 // carries the control channel.
-TEST_F(Rails, ThatGoDownForGoodAreDoneWithout) {
+TEST_F(Rails, OneCarriesAllAfterTheOtherFails) {
   for (const std::string cable : {"second", "cable"}) {
     SCOPED_TRACE(cable);
     Process job = start_all_reduces(300, {{"TUTTI_NETWORK_TIMEOUT", "2"}});
@@ -136,8 +136,8 @@ TEST_F(Rails, ThatGoDownForGoodAreDoneWithout) {
   }
 }
 
-// All connections, including those of the control channel.
-TEST_F(Rails, WhoseConnectionsAreResetGoOn) {
+// Resets all connections, including those of the control channel.
+TEST_F(Rails, SurviveResetConnections) {
   for (const std::string encrypt : {"off", "on"}) {
     SCOPED_TRACE(encrypt);
     Process job = start_all_reduces(200, {{"TUTTI_ENCRYPT", encrypt}});
@@ -153,7 +153,7 @@ TEST_F(Rails, WhoseConnectionsAreResetGoOn) {
   }
 }
 
-TEST_F(Rails, ThatAreDownForThreeSecondsCostTime) {
+TEST_F(Rails, OutageOfThreeSecondsOnlyCostsTime) {
   Process job = start_all_reduces(100, {});
   wait_until_sent(16 << 20);
   const Result cut =
@@ -162,7 +162,7 @@ TEST_F(Rails, ThatAreDownForThreeSecondsCostTime) {
   expect_right(job);
 }
 
-TEST_F(Rails, OnInterfacesThatAreDownOrHaveNoAddressAreNamed) {
+TEST_F(Rails, InterfacesThatAreDownOrHaveNoAddressAreNamed) {
   const auto refusal = [&] {
     const Result result = all_reduce(2, "cable,second");
     EXPECT_EQ(result.code, 1);

@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 
 class SimulateSync : public Cli {};
 
-TEST_F(SimulateSync, PlaysWaysInWhichRanksKeepTogether) {
+TEST_F(SimulateSync, SimulatesSynchronizationMethods) {
   const std::string json = path("sync.json");
   const Result result =
       run({"simulate",         "train",
@@ -45,7 +45,7 @@ TEST_F(SimulateSync, PlaysWaysInWhichRanksKeepTogether) {
   EXPECT_NEAR(results[0]["fastest_waits"].get<double>(), 1 - 6000 / all_reduce, 1e-9);
   EXPECT_NEAR(results[0]["bytes_sent"].get<double>(), 10 * 6 * 8000, 1e-6);
   EXPECT_EQ(results[1]["sync"], "ps");
-  // Its gradients share its link with its answers as a server.
+  // A rank's gradients share its link with the answers that it sends as a server.
   EXPECT_NEAR(results[1]["time_us"].get<double>(), 10 * (4 * 600 + 2 * 2 + 3 * 6000 / 10e3), 1e-6);
   EXPECT_NEAR(results[1]["updates_per_second"].get<double>(),
               10e6 / results[1]["time_us"].get<double>(), 1e-6);
@@ -55,7 +55,7 @@ TEST_F(SimulateSync, PlaysWaysInWhichRanksKeepTogether) {
   EXPECT_NEAR(results[4]["time_us"].get<double>(), 10 * 4 * 600, 1e-6) << "no average in 10";
 }
 
-TEST_F(SimulateSync, SaysWhatIsWrongWithAWayToKeepTogether) {
+TEST_F(SimulateSync, ReportsWrongSynchronizationMethods) {
   const auto error = [&](std::vector<std::string> more, const std::string& what = "train") {
     std::vector<std::string> words = {"simulate", what, "--topology", "switch:4"};
     if (what == "train") {

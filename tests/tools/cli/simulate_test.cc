@@ -33,7 +33,7 @@ TEST_F(Simulate, WritesTheTimeOfARing) {
   EXPECT_EQ(object["results"].size(), 1u);
 }
 
-TEST_F(Simulate, TakesTheQuickestAlgorithmForEachSize) {
+TEST_F(Simulate, SelectsTheFastestAlgorithmForEachSize) {
   const std::string json = path("auto.json");
   const Result result = run(
       {"simulate", "all_reduce", "--topology", "switch:16", "--bytes", "8,256M", "--json", json});
@@ -49,7 +49,7 @@ TEST_F(Simulate, TakesTheQuickestAlgorithmForEachSize) {
 }
 
 // The numbers are those of `tutti explain --gpu`.
-TEST_F(Simulate, KnowsClassesOfGpus) {
+TEST_F(Simulate, SimulatesClassesOfGpus) {
   const std::map<std::string, double> busbw = {{"a100", 240}, {"h100", 370}, {"mi300x", 48}};
   for (const auto& [gpu, expected] : busbw) {
     const std::string json = path(gpu + ".json");
@@ -102,8 +102,8 @@ TEST_F(Simulate, PredictsOnClustersAsExplainDoes) {
               HasSubstr("--cluster excludes --gpu"));
 }
 
-// A file of `tutti tune` in place of a cluster file.
-TEST_F(Simulate, PricesCallsOnAMachineAsExplainDoes) {
+// A file of `tutti tune` replaces the cluster file.
+TEST_F(Simulate, PredictsCallsOnAMachineAsExplainDoes) {
   CostModel machine = CostModel::defaults();
   machine.cores = 4;
   machine.errors = {{0.3, 0.2, 0.1}};
@@ -134,7 +134,7 @@ TEST_F(Simulate, PricesCallsOnAMachineAsExplainDoes) {
 }
 
 // A named algorithm is simulated on the cluster's network, with one card per GPU.
-TEST_F(Simulate, PlaysOurProgramsOnClusters) {
+TEST_F(Simulate, SimulatesProgramsOnClusters) {
   const std::string json = path("rings.json");
   const Result result = run({"simulate", "all_reduce", "--cluster", "p5:4", "--bytes", "1G",
                              "--algorithm", "rings", "--json", json});
@@ -154,7 +154,7 @@ TEST_F(Simulate, UsesAllLinksOfMeshesAndTori) {
 }
 
 // One round represents all rounds of a program too long to simulate.
-TEST_F(Simulate, TakesRingsAndAllToAllsOfAHundredThousand) {
+TEST_F(Simulate, SimulatesAHundredThousandRanks) {
   const std::string json = path("large.json");
   for (const auto& [collective, algorithm] :
        {std::pair("all_gather", "ring"), {"all_reduce", "ring"}, {"all_to_all", "linear"}}) {
@@ -170,7 +170,7 @@ TEST_F(Simulate, TakesRingsAndAllToAllsOfAHundredThousand) {
 
 // Gathers precede the first forward pass, and nothing hides them; a sum of half the bytes is
 // shorter.
-TEST_F(Simulate, TrainsByZero) {
+TEST_F(Simulate, SimulatesZero) {
   const auto time = [&](const std::vector<std::string>& more) {
     const std::string json = path("step.json");
     std::vector<std::string> words = {"simulate",     "train", "--cluster",        "p5:2",
@@ -226,7 +226,7 @@ TEST_F(Simulate, ReadsFiles) {
 }
 
 // On a mesh, no ring in rank order and no pair of such rings uses all links.
-TEST_F(Simulate, PlaysTheRingsThatTopoFinds) {
+TEST_F(Simulate, SimulatesTheRingsOfTopo) {
   const std::string rings = path("rings.json");
   const Result found = run({"topo", "--from", "mesh:4x4", "--json", rings});
   ASSERT_EQ(found.code, 0) << found.err;
@@ -242,7 +242,7 @@ TEST_F(Simulate, PlaysTheRingsThatTopoFinds) {
   EXPECT_EQ(time("auto"), time(rings)) << "nothing else uses all links";
 }
 
-TEST_F(Simulate, PlaysTroubles) {
+TEST_F(Simulate, SimulatesFaults) {
   const auto time = [&](std::vector<std::string> more) {
     const std::string json = path("t.json");
     std::vector<std::string> words = {"simulate", "all_reduce",  "--topology", "ring:8", "--bytes",
@@ -261,7 +261,7 @@ TEST_F(Simulate, PlaysTroubles) {
 }
 
 // The root has as many steps as there are ranks, all others have one.
-TEST_F(Simulate, TakesRootedCollectivesOfManyRanks) {
+TEST_F(Simulate, SimulatesRootedCollectivesOfManyRanks) {
   for (const char* collective : {"gather", "reduce"}) {
     const Result result =
         run({"simulate", collective, "--topology", "switch:10000", "--bytes", "1M"});
@@ -270,7 +270,7 @@ TEST_F(Simulate, TakesRootedCollectivesOfManyRanks) {
 }
 
 // Eight data x four pipeline ranks; the bubble is (p - 1) (F + B).
-TEST_F(Simulate, PlaysATrainingStep) {
+TEST_F(Simulate, SimulatesATrainingStep) {
   const std::string json = path("train.json");
   const Result result = run({"simulate",
                              "train",

@@ -38,8 +38,9 @@ class SlowLink : public OneCall, public ::testing::WithParamInterface<std::strin
     return shell(script);
   }
 
-  // While it lives, the cable repeatedly carries nothing for half a second, and works for more than
-  // a second in between: otherwise all keepalive probes of a link, one per second, might get lost.
+  // While the object exists, the cable repeatedly carries nothing for half a second and then works
+  // for more than a second. With a shorter pause all keepalive probes of a link, one per second,
+  // might get lost.
   class Blips {
    public:
     explicit Blips(std::string host) : host_(std::move(host)), thread_([this] { run(); }) {}
@@ -54,7 +55,7 @@ class SlowLink : public OneCall, public ::testing::WithParamInterface<std::strin
     void run() const {
       const std::string change = cat("ip -n ", host_, " neigh ");
       while (!stop_) {
-        // To an unused address.
+        // Sends packets to an unused address.
         shell(cat("sleep 0.3; ", change, "replace 10.199.0.2 lladdr 02:00:00:00:00:01 dev cable",
                   " nud permanent; sleep 0.5; ", change, "del 10.199.0.2 dev cable; sleep 0.8"));
       }
@@ -66,11 +67,11 @@ class SlowLink : public OneCall, public ::testing::WithParamInterface<std::strin
   };
 };
 
-// On a link of full speed: shared memory and sockets at the same time.
+// On a link of full speed, ranks use shared memory and sockets at the same time.
 TEST_F(OneCall, WaitingForABusyPeerCostsNextToNothing) { expect_right("wait", 1); }
 
-// Takes six seconds to transfer.
-TEST_F(SlowLink, ABroadcastsRootLeavesAtOnce) { expect_right("broadcast", 200'000); }
+// The broadcast takes six seconds.
+TEST_F(SlowLink, RootOfABroadcastLeavesAtOnce) { expect_right("broadcast", 200'000); }
 
 INSTANTIATE_TEST_SUITE_P(Each, SlowLink,
                          ::testing::Values("broadcast", "all_reduce", "reduce", "reduce_scatter",
@@ -78,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Each, SlowLink,
                                            "exscan", "barrier", "send"),
                          [](const auto& info) { return info.param; });
 
-TEST_P(SlowLink, WithBlips) {
+TEST_P(SlowLink, SurvivesBlips) {
   ASSERT_EQ(shape("100mbit").code, 0);
   const Blips blips(a_);
   for (int turn = 0; turn < 2; ++turn) expect_right(GetParam(), 100'000);

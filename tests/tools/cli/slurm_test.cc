@@ -64,7 +64,7 @@ class Slurm : public Cli {
   }
 
   void TearDown() override {
-    // A step that ends notifies the controller, and waits long for one that has ended.
+    // An ending step notifies the controller. It would wait long for a controller that has ended.
     if (!daemons_.empty()) wait_until_idle();
     while (!daemons_.empty()) {  // the controller last
       ::kill(daemons_.back()->pid(), SIGTERM);
@@ -103,7 +103,8 @@ class Slurm : public Cli {
     return words;
   }
 
-  // Follows the first in the order of names, which Slurm uses; it leads nowhere.
+  // Name of the second node, which is no host's name. Slurm orders nodes by name, and this name
+  // follows the first node's.
   const std::string second_ = host_name() + "-b";
 
  private:
@@ -162,13 +163,13 @@ TEST_F(Slurm, SrunStartsRanksOnBothNodes) {
   expect_right("result", 4);
 }
 
-TEST_F(Slurm, AJobWithoutATokenIsWarnedOf) {
+TEST_F(Slurm, WarnsAboutAJobWithoutAToken) {
   const Result result = job(joined({"srun", "-n", "2", "-N", "2"}, bench("result"))).finish();
   ASSERT_EQ(result.code, 0) << result.out << result.err;
   EXPECT_THAT(result.err, AllOf(HasSubstr("no token"), HasSubstr("TUTTI_TOKEN_FILE")));
 }
 
-TEST_F(Slurm, InfoTellsTheSource) {
+TEST_F(Slurm, InfoShowsTheSource) {
   const Result result =
       job({"srun", "-n", "3", "-N", "2", "sh", "-c",
            cat("exec ", tutti(), " info --json ", path("info"), ".$SLURM_PROCID")})
@@ -183,13 +184,13 @@ TEST_F(Slurm, InfoTellsTheSource) {
   }
 }
 
-// It then has its own token.
-TEST_F(Slurm, WithPmix) {
+// With PMIx, a job has its own token.
+TEST_F(Slurm, WorksWithPmix) {
   const Result types = job({"srun", "--mpi=list"}).finish();
   if ((types.out + types.err).find("pmix") == std::string::npos) {
     GTEST_SKIP() << "this Slurm was built without PMIx";
   }
-  // Two of its servers on one host would use the same socket.
+  // Two servers of PMIx on one host would use the same socket.
   const Result result =
       job(joined({"srun", "--mpi=pmix", "-n", "3", "-N", "1"}, bench("result"))).finish();
   ASSERT_EQ(result.code, 0) << result.out << result.err;
@@ -197,7 +198,7 @@ TEST_F(Slurm, WithPmix) {
   expect_right("result", 3);
 }
 
-TEST_F(Slurm, WithPmi) {
+TEST_F(Slurm, WorksWithPmi) {
   const Result result =
       job(joined({"srun", "--mpi=pmi2", "-n", "4", "-N", "2"}, bench("result"))).finish();
   ASSERT_EQ(result.code, 0) << result.out << result.err;
@@ -234,7 +235,7 @@ TEST_F(Slurm, AHeterogeneousJobIsOneWorld) {
   EXPECT_EQ(places.size(), 1) << result.out;
 }
 
-TEST_F(Slurm, TuttiRunTakesTheHostsOfTheAllocation) {
+TEST_F(Slurm, TuttiRunUsesTheHostsOfTheAllocation) {
   const Result result =
       job(joined({"salloc", "-Q", "-N", "2", "-n", "3", tutti(), "run", "--"}, bench("result")))
           .finish();
@@ -248,7 +249,7 @@ TEST_F(Slurm, TuttiRunTakesTheHostsOfTheAllocation) {
 }
 
 // The unmodified template: 4 tasks on each of 2 nodes.
-TEST_F(Slurm, TheTemplateOfABatchJob) {
+TEST_F(Slurm, BatchTemplateRuns) {
   const Result result =
       job(joined({"sbatch", "--wait", "-Q", "-o", path("out"), "tools/jobs/slurm/job.sbatch"},
                  bench("result")))
@@ -258,7 +259,7 @@ TEST_F(Slurm, TheTemplateOfABatchJob) {
   expect_right("result", 8);
 }
 
-TEST_F(Slurm, ARankThatIsKilledEndsAll) {
+TEST_F(Slurm, KilledRankEndsAll) {
   const Result result = job(joined({"srun", "-n", "4", "-N", "2"}, endless_bench()),
                             {{"TUTTI_FAULT", "kill:3:9"}, {"TUTTI_TRANSPORT", "tcp"}})
                             .finish();

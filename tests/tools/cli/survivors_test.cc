@@ -28,7 +28,7 @@ constexpr int kSteps = 12;
 
 class Survivors : public Cli {
  protected:
-  // A training that writes its steps' losses; `more` options come last.
+  // Returns a training that writes its steps' losses; `more` options come last.
   Words training(const Words& more, const std::string& losses) const {
     Words words = {"train",     "--data",    text_, "--model",       "gpt2",      "--layers",
                    "2",         "--heads",   "2",   "--width",       "32",        "--context",
@@ -38,7 +38,7 @@ class Survivors : public Cli {
     return words;
   }
 
-  // Losses by step; a repeated step counts with its last value.
+  // Returns the losses by step. A repeated step has its last loss.
   std::map<int, double> losses(const std::string& file) const {
     std::map<int, double> found;
     for (const std::string& line : split(read(path(file)), '\n')) {
@@ -65,7 +65,7 @@ class Survivors : public Cli {
         from = object["continues_from"].get<int>();
         EXPECT_EQ(object["lost_ranks"], Json({rank}));
         EXPECT_LE(*from, last);
-        // The rank that writes it may have died before it could tell the others.
+        // The rank that writes the line may have died before it could report it to the others.
         EXPECT_GE(object["lost_after_step"].get<int>(), *from);
       } else if (object.contains("step")) {
         last = object["step"].get<int>();
@@ -88,7 +88,7 @@ class Survivors : public Cli {
   const std::string text_ = write_text();
 };
 
-// Whichever rank dies, wherever: the losses are those of a run without deaths.
+// Whichever rank dies, at whichever message, the losses equal those of a run without deaths.
 TEST_F(Survivors, TrainOn) {
   ASSERT_EQ(run(training({"--ranks", "4"}, "undisturbed")).code, 0);
   const std::map<int, double> undisturbed = losses("undisturbed");
@@ -117,7 +117,7 @@ TEST_F(Survivors, TrainOn) {
   }
 }
 
-TEST_F(Survivors, TakeTheStateFromTheDiskWhereMemoryLacksIt) {
+TEST_F(Survivors, ReadTheStateFromDiskIfMemoryLacksIt) {
   constexpr int kMany = 300;
   const Words steps = {"--ranks", "4", "--steps", cat(kMany)};
   ASSERT_EQ(run(training(steps, "undisturbed")).code, 0);
@@ -128,7 +128,7 @@ TEST_F(Survivors, TakeTheStateFromTheDiskWhereMemoryLacksIt) {
   }
   Process job = start(training(more, "losses"));
   ASSERT_THAT(job.read_lines(4), SizeIs(4)) << "some tenths are done";
-  // A rank and the holder of the copy of its state.
+  // Kills a rank and the holder of the copy of its state.
   const std::vector<pid_t> both = {process_of_rank(0), process_of_rank(1)};
   for (const pid_t pid : both) ::kill(pid, SIGKILL);
   const Result result = job.finish();
@@ -139,8 +139,8 @@ TEST_F(Survivors, TakeTheStateFromTheDiskWhereMemoryLacksIt) {
   for (const auto& [step, loss] : losses("undisturbed")) EXPECT_NEAR(found.at(step), loss, 1e-4);
 }
 
-// The state in memory is the initial one.
-TEST_F(Survivors, GoOnFromAPublishedStepThatIsNewer) {
+// The copies in memory still have the initial state.
+TEST_F(Survivors, ContinueFromANewerPublishedStep) {
   Words more = {"--ranks",      "3",    "--min-ranks",        "2",  "--steps",      "300",
                 "--copy-every", "1000", "--checkpoint-every", "10", "--checkpoint", path("run")};
   Process job = start(training(more, "losses"));
@@ -163,7 +163,7 @@ TEST_F(Survivors, GoOnFromAPublishedStepThatIsNewer) {
 
 // The second rank dies while the others take over the first one's state, or store their first
 // copies afterwards; neither holds the other's copy.
-TEST_F(Survivors, TakeADeathInARecovery) {
+TEST_F(Survivors, SurviveADeathDuringRecovery) {
   const Words words = {"train", "--data",   text_, "--ranks",   "6", "--min-ranks", "2", "--steps",
                        "30",    "--hidden", "32",  "--threads", "1"};
   for (const int second : {11, 14, 17, 20, 23, 29}) {
@@ -175,8 +175,8 @@ TEST_F(Survivors, TakeADeathInARecovery) {
   }
 }
 
-// Any two of four ranks: each has copies at two others.
-TEST_F(Survivors, TakeTwoDeathsAtOnce) {
+// Any two of four ranks die. Each rank has copies at two others.
+TEST_F(Survivors, SurviveTwoDeathsAtOnce) {
   for (const int other : {1, 2, 3}) {
     const std::string faults = cat("kill:0:60,kill:", other, ":60");
     SCOPED_TRACE(faults);
@@ -187,8 +187,8 @@ TEST_F(Survivors, TakeTwoDeathsAtOnce) {
   }
 }
 
-// A rank and the holder of its copy, without a checkpoint.
-TEST_F(Survivors, EndWhereAPartOfTheStateIsLost) {
+// A rank and the holder of its copy die, and there is no checkpoint.
+TEST_F(Survivors, EndIfPartOfTheStateIsLost) {
   Process job = start(
       training({"--ranks", "4", "--min-ranks", "2", "--copies", "1", "--steps", "3000"}, "losses"));
   ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "a tenth is done";
@@ -200,7 +200,7 @@ TEST_F(Survivors, EndWhereAPartOfTheStateIsLost) {
 }
 
 // A spare replaces a dead rank.
-TEST_F(Survivors, HaveSparesTakeTheirPlaces) {
+TEST_F(Survivors, AreJoinedBySpares) {
   const Result result =
       run(training({"--ranks", "2", "--spares", "1", "--min-ranks", "2"}, "losses"),
           {{"TUTTI_FAULT", "kill:1:90"}});
@@ -211,7 +211,7 @@ TEST_F(Survivors, HaveSparesTakeTheirPlaces) {
 }
 
 // Spares do not train while no rank dies, whether or not a minimum was given.
-TEST_F(Survivors, AreAsManyAsTrainWhereNothingElseIsSaid) {
+TEST_F(Survivors, MustByDefaultBeAsManyAsTrain) {
   const Words two = {"--ranks", "2", "--spares", "1"};
   const Result undisturbed = run(training(two, "losses"));
   EXPECT_EQ(undisturbed.code, 0) << undisturbed.err;
@@ -222,7 +222,7 @@ TEST_F(Survivors, AreAsManyAsTrainWhereNothingElseIsSaid) {
   EXPECT_THAT(result.out, HasSubstr("on 2 ranks"));
 }
 
-// With a checkpoint of another run in the directory, which has other settings.
+// The directory has a checkpoint of another run with other settings.
 class SurvivorsOfARunWithADirectory : public Survivors {
  protected:
   SurvivorsOfARunWithADirectory() {
@@ -247,7 +247,7 @@ class SurvivorsOfARunWithADirectory : public Survivors {
   }
 };
 
-TEST_F(SurvivorsOfARunWithADirectory, StillOverwriteIt) {
+TEST_F(SurvivorsOfARunWithADirectory, StillOverwriteTheDirectory) {
   for (const Words& more :
        {Words{"--ranks", "2", "--min-ranks", "1"}, Words{"--ranks", "2", "--spares", "1"}}) {
     Words words = {"--overwrite"};
@@ -271,7 +271,7 @@ TEST_F(SurvivorsOfARunWithADirectory, MayStillHaveOtherSettings) {
 }
 
 // Spares know the settings that the first ranks derived from the options.
-TEST_F(Survivors, KeepTheBatchThatFollowedFromTheFirstRanks) {
+TEST_F(Survivors, KeepTheBatchOfTheFirstRanks) {
   const Words words = {"train", "--data",    text_, "--steps",         "12", "--hidden",
                        "32",    "--threads", "1",   "--micro-batches", "2",  "--micro-batch",
                        "8",     "--ranks",   "3",   "--spares",        "1",  "--min-ranks",
@@ -315,8 +315,8 @@ TEST_F(Survivors, TrainOnAfterManyDeaths) {
   }
 }
 
-// As owners of preemptible machines announce termination.
-TEST_F(Survivors, TrainOnWithoutARankThatIsAskedToLeave) {
+// The signal is the one with which owners of preemptible machines announce termination.
+TEST_F(Survivors, ContinueWithoutATerminatedRank) {
   constexpr int kMany = 4000;
   Process job =
       start(training({"--ranks", "3", "--min-ranks", "2", "--steps", cat(kMany)}, "losses"));
@@ -330,7 +330,7 @@ TEST_F(Survivors, TrainOnWithoutARankThatIsAskedToLeave) {
 }
 
 // A spare's death interrupts no rank, and the run is not repeated.
-TEST_F(Survivors, AreThroughOnceAlthoughASpareDied) {
+TEST_F(Survivors, FinishOnceAlthoughASpareDied) {
   Process job = start(
       training({"--ranks", "2", "--spares", "1", "--min-ranks", "1", "--steps", "2000"}, "losses"));
   ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "a tenth is done";
@@ -342,13 +342,13 @@ TEST_F(Survivors, AreThroughOnceAlthoughASpareDied) {
   EXPECT_EQ(result.out.find("validation loss", first + 1), std::string::npos) << result.out;
 }
 
-TEST_F(Survivors, OfOneRankAreASpare) {
+TEST_F(Survivors, OneSpareCanReplaceASingleRank) {
   const Result result =
       run(training({"--ranks", "1", "--spares", "1"}, "losses"), {{"TUTTI_FAULT", "kill:0:3"}});
   EXPECT_EQ(result.code, 0) << result.err;
 }
 
-TEST_F(Survivors, CannotBeMoreThanThereAre) {
+TEST_F(Survivors, CannotBeRequiredToExceedTheRanks) {
   for (const Words& command : {training({"--ranks", "2", "--min-ranks", "3"}, "losses"),
                                Words{"run", "-n", "2", "--min-ranks", "3", "--", "true"}}) {
     const Result result = run(command);
@@ -357,14 +357,14 @@ TEST_F(Survivors, CannotBeMoreThanThereAre) {
   }
 }
 
-TEST_F(Survivors, EndWhereTooFewAreLeft) {
+TEST_F(Survivors, EndIfTooFewAreLeft) {
   const Result result =
       run(training({"--ranks", "3", "--min-ranks", "3"}, "losses"), {{"TUTTI_FAULT", "kill:1:90"}});
   EXPECT_EQ(result.code, 137);
   EXPECT_THAT(result.err, HasSubstr("rank 1"));
 }
 
-TEST_F(Survivors, AreTheJobThatGoesOn) {
+TEST_F(Survivors, ContinueTheJob) {
   const std::string program = "if [ $RANK = 1 ]; then kill -9 $$; fi; echo rank $RANK is through";
   const Result two = run({"run", "-n", "3", "--min-ranks", "2", "--", "sh", "-c", program});
   EXPECT_EQ(two.code, 0) << two.err;
@@ -377,8 +377,8 @@ TEST_F(Survivors, AreTheJobThatGoesOn) {
   EXPECT_THAT(three.err, Not(HasSubstr("continue")));
 }
 
-// No surviving rank knows the run's progress, so the run is not complete.
-TEST_F(Survivors, MayBeSparesAlone) {
+// No surviving rank has the run's progress, so the run is not complete.
+TEST_F(Survivors, CanBeSparesOnly) {
   const Words job_of = {"--ranks", "2", "--spares", "1", "--min-ranks", "1", "--steps", "2000"};
   const auto kill_both = [&](const Words& options, int64_t after) {
     std::filesystem::remove(path("losses"));
@@ -399,7 +399,7 @@ TEST_F(Survivors, MayBeSparesAlone) {
   EXPECT_THAT(losses("losses"), SizeIs(2000));
 }
 
-TEST_F(Survivors, DoWithoutSparesAsLongAsTheyCan) {
+TEST_F(Survivors, DoWithoutSparesWhilePossible) {
   const Result result = run({"run", "-n", "2", "--spares", "2", "--no-prefix", "--", tutti(),
                              "bench", "all_reduce", "--max", "1K"});
   EXPECT_EQ(result.code, 0) << result.err;
@@ -407,7 +407,7 @@ TEST_F(Survivors, DoWithoutSparesAsLongAsTheyCan) {
 }
 
 // Spares that only waited do not count as success, and the job is restarted.
-TEST_F(Survivors, AreNotThoseThatOnlyWaited) {
+TEST_F(Survivors, DoNotIncludeSparesThatOnlyWaited) {
   const std::string program =
       cat("if [ $RANK -lt 2 ]; then ", tutti(), " bench all_reduce --max 1K; exit 9; fi; exec ",
           tutti(), " bench all_reduce --max 1K");
@@ -423,8 +423,8 @@ TEST_F(Survivors, AreNotThoseThatOnlyWaited) {
   EXPECT_THAT(diverged.err, HasSubstr("not finite"));
 }
 
-// Each in the order of their ends: the next one waits for news of those before it.
-TEST_F(Survivors, AreNotThoseThatLeftBeforeAllOthersFailed) {
+// The ranks end one after the other: each waits for notices of the ends before its own.
+TEST_F(Survivors, DoNotIncludeRanksThatLeftBeforeTheOthersFailed) {
   const std::string wait = "read -r -u $TUTTI_LAUNCHER_FD notice; ";
   const Result left = run({"run", "-n", "3", "--min-ranks", "1", "--", "bash", "-c",
                            "[ $RANK = 1 ] && exit 0; " + wait + "exit 7"});
@@ -438,7 +438,7 @@ TEST_F(Survivors, AreNotThoseThatLeftBeforeAllOthersFailed) {
   EXPECT_EQ(last.code, 0) << last.err;
 }
 
-TEST_F(Survivors, AreNotNeededWhereAJobIsStartedAgain) {
+TEST_F(Survivors, AreNotNeededIfTheJobIsRestarted) {
   const std::string program =
       "if [ $TORCHELASTIC_RESTART_COUNT -lt 2 ]; then exit 3; fi; echo well";
   const Result enough =

@@ -36,12 +36,12 @@ class Tokenize : public Cli {
   }
 };
 
-TEST_F(Tokenize, NothingToLearnIsRefused) {
+TEST_F(Tokenize, EmptyInputIsRefused) {
   expect_refused({"--data", write("blank.jsonl", "\n\n")},
                  {"no training tokens are left", "the texts are empty"});
 }
 
-TEST_F(Tokenize, BytesAndAValidationFile) {
+TEST_F(Tokenize, WritesBytesAndAValidationFile) {
   const Result result =
       run({"tokenize", "--data", write("text", "0123456789abcdefghi\xc3\xa9"), "--out",
            path("train.bin"), "--validation-out", path("val.bin"), "--validation-share", "0.25"});
@@ -55,7 +55,7 @@ TEST_F(Tokenize, BytesAndAValidationFile) {
   EXPECT_THAT(tokens(path("val.bin")), ElementsAre('g', 'h', 'i', 0xc3, 0xa9));
 }
 
-TEST_F(Tokenize, LeavesTheTextThere) {
+TEST_F(Tokenize, KeepsTheText) {
   const std::string text = write("text", "0123456789");
   std::filesystem::create_symlink(text, path("link"));
   for (const std::string& name : {text, path("link"), path("./text")}) {
@@ -65,7 +65,7 @@ TEST_F(Tokenize, LeavesTheTextThere) {
   EXPECT_EQ(read(text), "0123456789");
 }
 
-TEST_F(Tokenize, PairsOfADirectorysVocabulary) {
+TEST_F(Tokenize, UsesTheVocabularyOfADirectory) {
   std::filesystem::create_directory(path("gpt2"));
   write("gpt2/vocab.json", training::tiny_vocabulary().dump());
   write("gpt2/merges.txt", training::kMerges);
@@ -79,7 +79,7 @@ TEST_F(Tokenize, PairsOfADirectorysVocabulary) {
   EXPECT_THAT(tokens(path("out.bin")), ElementsAre(258, 'o', 259, 260, 'l', 'd'));
 }
 
-TEST_F(Tokenize, TheEndOfTextIsBehindEachDocument) {
+TEST_F(Tokenize, EndOfTextFollowsEachDocument) {
   std::filesystem::create_directory(path("gpt2"));
   Json vocabulary = training::tiny_vocabulary();
   vocabulary["<|endoftext|>"] = 263;
@@ -161,7 +161,7 @@ TEST_F(Tokenize, SaysThatPyarrowIsMissing) {
 }
 
 // GPT-3's mixture (Brown et al., 2020, table 2.2) by its rounded weights.
-TEST_F(Tokenize, DataTellsTheEpochsOfAMixture) {
+TEST_F(Tokenize, DataPrintsTheEpochsOfAMixture) {
   const Result result = run({"data", "410B", "19B", "12B", "55B", "3B", "--data-weights", "60",
                              "22", "8", "8", "3", "--tokens", "300B"});
   EXPECT_EQ(result.code, 0) << result.err;

@@ -22,7 +22,7 @@ constexpr const char* kOtherToken = "ffeeddccbbaa99887766554433221100";
 
 class Top : public Cli {
  protected:
-  // The command of a job of late_rank.
+  // Returns the command of a job of late_rank.
   static Words job_of(int ranks, const Words& late_rank, const Words& options = {}) {
     Words words = {"run", "-n", cat(ranks)};
     words.insert(words.end(), options.begin(), options.end());
@@ -30,7 +30,7 @@ class Top : public Cli {
     words.insert(words.end(), late_rank.begin(), late_rank.end());
     return words;
   }
-  // One of two ranks started by hand in the test's own directory.
+  // Starts one of two ranks by hand in the test's own directory.
   Process start_rank(const std::string& rank, Process::Environment environment) const {
     environment.merge(Process::Environment{{"RANK", rank}, {"WORLD_SIZE", "2"}});
     const std::string program = std::filesystem::absolute("tests/tools/cli/late_rank");
@@ -64,7 +64,7 @@ class Top : public Cli {
   }
 };
 
-TEST_F(Top, NamesTheOneThatComesLate) {
+TEST_F(Top, NamesTheLateRank) {
   Process job = start(job_of(3, {"2", "30"}));
   ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";
   const Json view = look();
@@ -100,7 +100,7 @@ TEST_F(Top, NamesTheOneThatComesLate) {
   end(job);
 }
 
-TEST_F(Top, NamesTheOneThatTheOthersWaitFor) {
+TEST_F(Top, NamesTheRankThatOthersWaitFor) {
   Process job = start(job_of(3, {"1", "60000"}));
   ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";
   const Json view = look();
@@ -114,8 +114,8 @@ TEST_F(Top, NamesTheOneThatTheOthersWaitFor) {
   end(job);
 }
 
-// A spare waits all the time, and for ranks that are working.
-TEST_F(Top, TakesNoSpareForTheMeasure) {
+// A spare waits all the time, and it waits for ranks that are working.
+TEST_F(Top, IgnoresSparesInComparisons) {
   Process job = start(job_of(3, {"-1", "20", "-1", "spare"}));
   ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";
   const Json view = look();
@@ -162,8 +162,8 @@ TEST_F(Top, IsRefusedWithAnotherToken) {
   end(job);
 }
 
-// The file is removed after the rendezvous, and takes precedence over an address.
-TEST_F(Top, FindsAJobThatMetByAFile) {
+// The rendezvous file takes precedence over an address, and is removed after the rendezvous.
+TEST_F(Top, FindsAJobWithARendezvousFile) {
   const std::string secret = write("secret", kToken);
   std::filesystem::permissions(secret, std::filesystem::perms(0600));
   const std::string meeting = cat("file:", path("meeting"));
@@ -180,7 +180,7 @@ TEST_F(Top, FindsAJobThatMetByAFile) {
   ::kill(one.pid(), SIGKILL);
 }
 
-// Its key is not only the token, and it does not listen at MASTER_PORT.
+// The job's key is not only the token, and the job does not listen at MASTER_PORT.
 TEST_F(Top, FindsAJobOfTorchrunWithAShortToken) {
   const std::string port = cat(free_port());
   const Process::Environment environment = {
@@ -196,7 +196,7 @@ TEST_F(Top, FindsAJobOfTorchrunWithAShortToken) {
   ::kill(one.pid(), SIGKILL);
 }
 
-TEST_F(Top, TellsJobsOfOneTokenApart) {
+TEST_F(Top, DistinguishesJobsWithTheSameToken) {
   Process first = start(job_of(2, {"0", "1"}), {{"TUTTI_TOKEN", kToken}});
   ASSERT_THAT(first.read_lines(1), SizeIs(1)) << "the first call is through";
   const std::string there = cat("localhost:", variable_of(process_of_rank(0), "MASTER_PORT"));
@@ -211,7 +211,7 @@ TEST_F(Top, TellsJobsOfOneTokenApart) {
   end(second);
 }
 
-TEST_F(Top, AttachesWhereRankZeroIsStopped) {
+TEST_F(Top, AttachesIfRankZeroIsStopped) {
   Process job = start(job_of(3, {"0", "1"}));
   ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";
   const pid_t stopped = process_of_rank(0);
@@ -238,8 +238,8 @@ TEST_F(Top, SaysThatTheJobHasEnded) {
   EXPECT_THAT(result.err, HasSubstr("the job has ended"));
 }
 
-// Ranks without calls outlive the rank that was asked.
-TEST_F(Top, AsksAnotherRankWhereThatOneDies) {
+// Ranks without calls outlive the rank that `tutti top` queries.
+TEST_F(Top, QueriesAnotherRankIfTheFirstDies) {
   Process job = start(job_of(3, {"-1", "60000"}, {"--min-ranks", "1"}));
   ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";
   const std::string there = cat("localhost:", variable_of(process_of_rank(0), "MASTER_PORT"));
@@ -259,7 +259,7 @@ TEST_F(Top, AsksAnotherRankWhereThatOneDies) {
   end(job);
 }
 
-TEST_F(Top, TellsOfAnAbortedJob) {
+TEST_F(Top, ReportsAnAbortedJob) {
   std::filesystem::create_directory(path("reports"));
   const Result aborted =
       run(job_of(3, {"1", "60000"}), {{"TUTTI_REPORT", path("reports")}, {"TUTTI_TIMEOUT", "1"}});
@@ -280,7 +280,7 @@ TEST_F(Top, TellsOfAnAbortedJob) {
 
 // A directory may contain reports of earlier jobs or earlier starts of this job, and a partial
 // file.
-TEST_F(Top, TellsOfTheLastJobOfThoseThatWereAborted) {
+TEST_F(Top, ShowsOnlyTheLastAbortedJob) {
   std::filesystem::create_directory(path("reports"));
   const Process::Environment environment = {{"TUTTI_REPORT", path("reports")},
                                             {"TUTTI_TIMEOUT", "1"}};
@@ -299,7 +299,7 @@ TEST_F(Top, TellsOfTheLastJobOfThoseThatWereAborted) {
   EXPECT_THAT(reports["skipped"], SizeIs(2));
 }
 
-TEST_F(Top, WarningsNameTheOneThatIsAlwaysLate) {
+TEST_F(Top, WarningsNameTheRankThatIsAlwaysLate) {
   const Words late = job_of(3, {"1", "500", "6"});
   const Result warned = run(late, {{"TUTTI_LATE_WARNING", "0.2"}});
   EXPECT_EQ(warned.code, 0);
@@ -309,7 +309,7 @@ TEST_F(Top, WarningsNameTheOneThatIsAlwaysLate) {
   EXPECT_EQ(run(late, {{"TUTTI_LATE_WARNING", "0"}}).err, "");
 }
 
-TEST_F(Top, FindsNoJobThatIsNotThere) {
+TEST_F(Top, ReportsAMissingJob) {
   EXPECT_THAT(run({"top", "--job", cat(::getpid())}).err, HasSubstr("a job of several ranks"));
   EXPECT_THAT(run({"top", "--job", "foo"}).err, HasSubstr("HOST:PORT"));
   const Result nobody = run({"top", "--job", cat("127.0.0.1:", free_port())});

@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Two GPUs behind a switch on each of two NUMA nodes, with a card; NVLinks in pairs.
+// Two NUMA nodes, each with two GPUs and a card behind a switch. NVLinks connect pairs of GPUs.
 constexpr const char* kFour = R"(
 node numa0 numa_node
 node numa1 numa_node
@@ -74,7 +74,7 @@ TEST_F(Topo, ShowsAMachineFromAFile) {
   EXPECT_GE(picture.select_nodes("//rect").size(), 11u);
 }
 
-TEST_F(Topo, ReadsWhatItWrote) {
+TEST_F(Topo, ReadsItsOwnFiles) {
   const std::string first = path("first.json");
   const std::string second = path("second.json");
   ASSERT_EQ(run({"topo", "--from", write("four.txt", kFour), "--json", first}).code, 0);
@@ -100,7 +100,7 @@ TEST_F(Topo, ShowsThisHost) {
   EXPECT_THAT(result.out, AllOf(HasSubstr("1 host"), HasSubstr("ring 0: 0")));
 }
 
-TEST_F(Topo, ShowsAsManyRanksAsAreWanted) {
+TEST_F(Topo, ShowsTheRequestedNumberOfRanks) {
   const Result result = run({"topo", "--from", "synthetic:package:2 core:8 pu:1", "-n", "4"});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("core12"), HasSubstr("ring 0: ")));

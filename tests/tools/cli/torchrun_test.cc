@@ -24,7 +24,7 @@ class Torchrun : public Cli {
     if (torchrun_.empty()) GTEST_SKIP() << "there is no torchrun (pip install torch): set TORCHRUN";
   }
 
-  // A single agent. By default it would use port 29500, which may be occupied.
+  // Starts a single agent. By default it would use port 29500, which may be occupied.
   Process lone_agent(Words options, const std::string& script,
                      Process::Environment environment = {}) const {
     options.insert(options.end(), {"--master-port", cat(free_port())});
@@ -69,7 +69,7 @@ TEST_F(Torchrun, StartsABenchmark) {
 
 // Rank 1 ends before it joins. Its agent counts a restart; the other agent, which stops its own
 // waiting rank, does not.
-TEST_F(Torchrun, TwoAgentsAreOneWorldAlsoAfterARestart) {
+TEST_F(Torchrun, TwoAgentsFormOneJobAlsoAfterARestart) {
   const std::string script =
       cat("[ $RANK = 1 ] && ", when_first(), "exit 1; echo $TORCHELASTIC_RESTART_COUNT >",
           path("count."), "$RANK; exec ", bench());
@@ -91,8 +91,8 @@ TEST_F(Torchrun, TwoAgentsAreOneWorldAlsoAfterARestart) {
 }
 
 // In its first start rank 1 leaves a process that the agent cannot stop and that looks for rank 0.
-// In the second start rank 1 joins when that process has ended, refused by rank 0.
-TEST_F(Torchrun, ARankOfAnEarlierStartIsRefused) {
+// In the second start rank 1 joins when rank 0 has refused that process and the process has ended.
+TEST_F(Torchrun, RankOfAnEarlierStartIsRefused) {
   const std::string lock = path("lock");
   const std::string ready = path("ready");  // a pipe: the process is out of the agent's reach
   const std::string leave_one = cat(
@@ -108,7 +108,7 @@ TEST_F(Torchrun, ARankOfAnEarlierStartIsRefused) {
   EXPECT_THAT(read(path("old")), HasSubstr("different tokens"));
 }
 
-TEST_F(Torchrun, ATrainingGoesOnFromItsCheckpoint) {
+TEST_F(Torchrun, TrainingContinuesFromItsCheckpoint) {
   const std::string train =
       cat(tutti(), " train --data ", write_text(), " --hidden 16 --steps 8 --checkpoint ",
           path("run"), " --checkpoint-every 2 --resume auto --json ", path("losses"));

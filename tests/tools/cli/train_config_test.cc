@@ -57,7 +57,7 @@ class TrainConfig : public Cli {
   }
 };
 
-TEST_F(TrainConfig, AFileIsWhatOptionsSay) {
+TEST_F(TrainConfig, FileEqualsOptions) {
   const Json from_file = printed(configured({}));
   EXPECT_EQ(from_file["optimizer"]["lr"], 0.002);
   EXPECT_EQ(from_file["optimizer"]["weight_decay"], 0.1) << "as suits the model";
@@ -70,7 +70,7 @@ TEST_F(TrainConfig, AFileIsWhatOptionsSay) {
   EXPECT_EQ(from_options, from_file);
 }
 
-TEST_F(TrainConfig, WhatIsPrintedMakesTheSameRun) {
+TEST_F(TrainConfig, PrintedConfigurationMakesTheSameRun) {
   for (const Words& more :
        {Words{}, Words{"--optimizer", "muon", "--precision", "f16"},
         Words{"--epochs", "0.01", "--rate-scaling", "sqrt", "--base-batch", "2"},
@@ -87,7 +87,7 @@ TEST_F(TrainConfig, WhatIsPrintedMakesTheSameRun) {
   }
 }
 
-// A batch of 4 by the rules for 1: twice the rate, twice the decay.
+// A batch of 4 with rates tuned for a batch of 1: twice the rate, twice the decay.
 TEST_F(TrainConfig, RateAndWeightDecayGrowWithTheBatch) {
   const Json optimizer =
       printed(configured({"--rate-scaling", "sqrt", "--decay-scaling", "sqrt", "--base-batch", "1",
@@ -96,7 +96,7 @@ TEST_F(TrainConfig, RateAndWeightDecayGrowWithTheBatch) {
   EXPECT_DOUBLE_EQ(optimizer["weight_decay"].get<double>(), 0.5);
 }
 
-TEST_F(TrainConfig, ACheckpointsConfigurationMakesTheSameRun) {
+TEST_F(TrainConfig, ConfigurationOfACheckpointMakesTheSameRun) {
   const std::vector<double> losses =
       losses_of(configured({"--checkpoint", path("a"), "--dropout", "0.1"}));
   ASSERT_EQ(run({"checkpoint", path("a"), "--json", path("shown.json")}).code, 0);
@@ -106,7 +106,7 @@ TEST_F(TrainConfig, ACheckpointsConfigurationMakesTheSameRun) {
             losses);
 }
 
-TEST_F(TrainConfig, WhatIsSaidLaterCounts) {
+TEST_F(TrainConfig, LaterValueCounts) {
   const auto rate = [&](const Words& more) {
     return printed(configured(more))["optimizer"]["lr"].get<double>();
   };
@@ -124,7 +124,7 @@ TEST_F(TrainConfig, WhatIsSaidLaterCounts) {
   EXPECT_FALSE(other["optimizer"].contains("beta1"));
 }
 
-TEST_F(TrainConfig, NullInAFileIsAsIfItWereNotThere) {
+TEST_F(TrainConfig, NullInAFileIsIgnored) {
   const auto of_file = [&](const std::string& more) {
     const std::string file =
         write("nulls.json", cat(R"({"data": {"files": [")", text_, R"("]})", more, "}"));
@@ -138,8 +138,8 @@ TEST_F(TrainConfig, NullInAFileIsAsIfItWereNotThere) {
   EXPECT_GT(without["training"]["batch"], 32);
 }
 
-TEST_F(TrainConfig, TheHelpTellsTheDefaultsThatRunsHave) {
-  // In one line, as descriptions wrap.
+TEST_F(TrainConfig, HelpShowsTheDefaultsOfRuns) {
+  // Joins the lines, because descriptions wrap.
   const std::string help =
       std::regex_replace(run({"train", "--help"}).out, std::regex("\\n? +"), " ");
   for (const char* told :
@@ -155,7 +155,7 @@ TEST_F(TrainConfig, TheHelpTellsTheDefaultsThatRunsHave) {
   }
 }
 
-TEST_F(TrainConfig, RatesAndEpsilonAreTaken) {
+TEST_F(TrainConfig, RatesAndEpsilonAreUsed) {
   const std::vector<Json> steps = steps_of(configured({"--min-lr", "0.0005", "--eps", "1e-3"}));
   ASSERT_EQ(steps.size(), 4u);
   EXPECT_NEAR(steps.back()["lr"].get<double>(), 0.0005, 1e-12);

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 class TrainData : public Cli {
  protected:
-  // Returns the token file.
+  // Tokenizes a file and returns the token file.
   std::string tokenized(const std::string& file, const Words& more = {}) const {
     Words words = {"tokenize", "--data", file, "--out", file + ".bin"};
     words.insert(words.end(), more.begin(), more.end());
@@ -46,7 +46,7 @@ class TrainData : public Cli {
   mutable std::string out_;
 };
 
-TEST_F(TrainData, TellsTheEpochsOfEachDataSet) {
+TEST_F(TrainData, PrintsTheEpochsOfEachDataSet) {
   std::string text;
   while (text.size() < 2000) text += cat("sentence ", text.size(), ". ");
   const std::string a = tokenized(write("a", text.substr(0, 2000)));

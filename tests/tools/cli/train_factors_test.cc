@@ -80,7 +80,7 @@ TEST_F(TrainFactors, AreReported) {
   EXPECT_EQ(train({"--factors", "all"}).first.back().at("factors").size(), 3u);
 }
 
-TEST_F(TrainFactors, AreRefusedBesideWhatTheyCannotBeCombinedWith) {
+TEST_F(TrainFactors, AreRefusedBesideUnsupportedOptions) {
   expect_refused({"--zero", "2"}, "ZeRO stage 2");
   expect_refused({"--compression", "bf16"}, "compression");
   expect_refused({"--sync", "local:4"}, "--sync local:4");
@@ -92,7 +92,7 @@ TEST_F(TrainFactors, AreRefusedBesideWhatTheyCannotBeCombinedWith) {
   EXPECT_THAT(result.err, HasSubstr("--factors"));
 }
 
-// Their products would differ in the last bits.
+// On ranks with other instructions, products would differ in the last bits.
 TEST_F(TrainFactors, AreRefusedOnRanksWithOtherInstructions) {
   const std::string script =
       "test ${TUTTI_RANK:-$RANK} = 0 && export TUTTI_CPU=baseline; exec \"$0\" \"$@\"";
@@ -117,7 +117,7 @@ TEST_F(TrainFactors, MayChangeWhenARunIsResumed) {
   EXPECT_FALSE(lines.back().contains("factors"));
 }
 
-TEST_F(TrainFactors, GoWithPipelinesThatAreNotFlushed) {
+TEST_F(TrainFactors, WorkInPipelinesWithoutFlushes) {
   const Words pipeline = {"--ranks", "4", "--pp", "2", "--schedule", "pipedream-2bw"};
   const auto [plain, text_of_plain] = train(pipeline);
   Words more = pipeline;

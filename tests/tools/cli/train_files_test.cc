@@ -1,5 +1,5 @@
-// Tests the files of `tutti train` for other programs: the same numbers as JSON, CSV and
-// TensorBoard events; background checkpoints and the best one.
+// Tests the files that `tutti train` writes for other programs: JSON, CSV and TensorBoard events
+// have the same numbers. Also tests background checkpoints and the best one.
 #include <filesystem>
 #include <map>
 #include <sstream>
@@ -31,12 +31,12 @@ class TrainFiles : public Cli {
   }
 
   using Numbers = std::map<std::string, double>;
-  // All numbers of each step.
+  // Returns all numbers of each step.
   std::map<int, Numbers> json() const {
     std::map<int, Numbers> steps;
     for (const std::string& line : split(read(path("j")), '\n')) {
       const Json object = Json::parse(line);
-      if (!object.contains("step")) {  // a summary is the last step's
+      if (!object.contains("step")) {  // a summary belongs to the last step
         for (const char* name : {"validation_loss", "perplexity"}) {
           steps.rbegin()->second[name] = object.at(name);
         }
@@ -86,7 +86,7 @@ class TrainFiles : public Cli {
   const std::string text_ = write_text();
 };
 
-TEST_F(TrainFiles, SayTheSame) {
+TEST_F(TrainFiles, HaveTheSameNumbers) {
   const Words files = {"--csv", path("c"), "--tensorboard", path("t"), "--checkpoint", path("run")};
   Words first = files, second = files;
   first.insert(first.end(), {"--steps", "4"});
@@ -111,7 +111,7 @@ TEST_F(TrainFiles, SayTheSame) {
   EXPECT_GT(in_json.at(3).at("perplexity"), 1);
 }
 
-TEST_F(TrainFiles, AJumpOfTheRateIsToldOf) {
+TEST_F(TrainFiles, JumpOfTheRateIsReported) {
   const Words files = {"--checkpoint", path("run")};
   Words first = files, second = files;
   first.insert(first.end(), {"--steps", "20"});
@@ -141,7 +141,7 @@ TEST_F(TrainFiles, HaveEachStepOnce) {
   for (const auto& [step, count] : steps) EXPECT_EQ(count, 1) << step;
 }
 
-TEST_F(TrainFiles, TellBitsOfWhatThereIs) {
+TEST_F(TrainFiles, ReportBitsPerByteIfBytesAreKnown) {
   const auto summary = [&] { return Json::parse(split(read(path("j")), '\n').back()); };
   train({"--steps", "2"});
   EXPECT_TRUE(summary().contains("validation_bits_per_byte"));
@@ -153,7 +153,7 @@ TEST_F(TrainFiles, TellBitsOfWhatThereIs) {
   EXPECT_GT(summary().at("validation_bits"), 1);
 }
 
-TEST_F(TrainFiles, ThatCannotBeWrittenAreFoundFirst) {
+TEST_F(TrainFiles, UnwritableFilesAreFoundFirst) {
   const Result csv = run(command({"--steps", "6", "--csv", "/nonexistent/x"}));
   EXPECT_NE(csv.code, 0);
   EXPECT_THAT(csv.err, HasSubstr("cannot write /nonexistent/x"));
@@ -163,7 +163,7 @@ TEST_F(TrainFiles, ThatCannotBeWrittenAreFoundFirst) {
 }
 
 // The reported memory is what the run allocates, except for temporary buckets.
-TEST_F(TrainFiles, ADryRunTellsTheMemory) {
+TEST_F(TrainFiles, DryRunPredictsTheMemory) {
   const Words layout = {"train", "--ranks",   "2",       "--data",  text_, "--batch",
                         "64",    "--json",    path("j"), "--steps", "2",   "--model",
                         "gpt2",  "--layers",  "2",       "--heads", "2",   "--width",
@@ -190,8 +190,8 @@ TEST_F(TrainFiles, ADryRunTellsTheMemory) {
               0.03 * activations);
 }
 
-// Under a launcher, one rank reports it for all ranks.
-TEST_F(TrainFiles, ADryRunOfALaunchersRanksTrainsNothing) {
+// Under a launcher, one rank reports the dry run for all ranks.
+TEST_F(TrainFiles, DryRunOfALaunchersRanksTrainsNothing) {
   const Words job = {"run",   "-n",      "2",      "--no-prefix",  "--",
                      tutti(), "train",   "--data", text_,          "--steps",
                      "3",     "--batch", "64",     "--checkpoint", path("run")};
@@ -211,7 +211,7 @@ TEST_F(TrainFiles, ADryRunOfALaunchersRanksTrainsNothing) {
   }
 }
 
-TEST_F(TrainFiles, ABackgroundsCheckpointsAndTheBest) {
+TEST_F(TrainFiles, BackgroundCheckpointsAndTheBestAreKept) {
   const std::string directory = path("run");
   train({"--steps", "6", "--checkpoint", directory, "--checkpoint-every", "2", "--async-checkpoint",
          "--keep-best", "--keep", "0"});

@@ -27,7 +27,7 @@ const Process::Environment kDeterministic = {{"TUTTI_DETERMINISTIC", "1"}};
 
 class TrainGpt : public Cli {
  protected:
-  // About 35 000 parameters on 2 ranks; `more` overrides these options.
+  // Returns a training of about 35 000 parameters on 2 ranks; `more` overrides these options.
   Words command(const Words& more) const {
     const std::vector<Words> defaults = {
         {"--model", "gpt2"}, {"--layers", "2"},       {"--heads", "2"}, {"--width", "32"},
@@ -60,7 +60,7 @@ class TrainGpt : public Cli {
     }
     return losses;
   }
-  // Losses and gradient norms of each step.
+  // Returns losses and gradient norms of each step.
   static std::vector<std::pair<double, double>> steps(const std::vector<Json>& lines) {
     std::vector<std::pair<double, double>> steps;
     for (const Json& line : lines) {
@@ -101,8 +101,8 @@ class TrainGpt : public Cli {
   const std::string text_ = write_text();
 };
 
-// A model with matrix products large enough to be divided among threads.
-TEST_F(TrainGpt, AnyNumberOfThreadsGivesTheSameBits) {
+// The model has matrix products large enough to be divided among threads.
+TEST_F(TrainGpt, EveryNumberOfThreadsGivesTheSameBits) {
   for (const std::string type : {"f32", "bf16"}) {
     const Words wide = {"--width", "192", "--micro-batch", "24", "--batch",     "24",
                         "--steps", "4",   "--ranks",       "1",  "--precision", type};
@@ -125,7 +125,7 @@ TEST_F(TrainGpt, AveragesParametersEveryFewSteps) {
   EXPECT_LT(found[11]["loss"], 0.95 * found[0]["loss"].get<double>()) << "it learns";
 }
 
-TEST_F(TrainGpt, SaysWhatEachWorkerDid) {
+TEST_F(TrainGpt, ReportsEachWorker) {
   const std::vector<Json> found = trained(
       {"--steps", "12", "--sync", "diloco:6,2,1", "--outer-wire", "mx8", "--flush-every", "1"});
   ASSERT_THAT(found, SizeIs(13));
@@ -143,9 +143,9 @@ TEST_F(TrainGpt, SaysWhatEachWorkerDid) {
   }
 }
 
-// Data-parallel ranks have the same parameters, whatever ZeRO keeps where; by local SGD they differ
-// between two averages.
-TEST_F(TrainGpt, DigestsOfRanksTellWhetherTheirParametersAreEqual) {
+// Data-parallel ranks have the same parameters, however ZeRO divides them. With local SGD they
+// differ between two averages.
+TEST_F(TrainGpt, DigestsShowWhetherRanksHaveEqualParameters) {
   const auto digests = [&](const Words& more) {
     std::vector<std::string> found;
     const Json summary = trained(Words{"--steps", "3", "--digest"} + more).back();
@@ -164,8 +164,8 @@ TEST_F(TrainGpt, DigestsOfRanksTellWhetherTheirParametersAreEqual) {
   EXPECT_NE(local[0], local[1]);
 }
 
-// An update of less than half a unit in the last place is lost, unless there are masters or chance
-// decides.
+// An update of less than half a unit in the last place is lost, unless there are master weights or
+// rounding is stochastic.
 TEST_F(TrainGpt, SmallUpdatesOfBf16AreLostByNearestRounding) {
   const auto fallen = [&](const Words& more) {
     const std::vector<double> found = losses(trained(
@@ -181,7 +181,7 @@ TEST_F(TrainGpt, SmallUpdatesOfBf16AreLostByNearestRounding) {
   EXPECT_THAT(refused.err, HasSubstr("only bf16 parameters"));
 }
 
-TEST_F(TrainGpt, WithoutThreadsThatReadAheadStepsWaitForData) {
+TEST_F(TrainGpt, StepsWaitForDataWithoutReadAheadThreads) {
   const Json summary = trained({"--steps", "3", "--workers", "0"}).back();
   for (const Json& worker : summary["workers"]) EXPECT_GT(worker.at("waited_for_data_s"), 0);
 }
@@ -207,13 +207,13 @@ TEST_F(TrainGpt, ReportsEachStepAndTheEnd) {
   const Json& memory = summary["memory"];
   EXPECT_GT(memory["gathered"], 0);
   EXPECT_GT(memory["activations"], 0);
-  // With f32 parameters there are no master copies; AdamW has two states.
+  // With f32 parameters there are no master copies. AdamW has two states.
   EXPECT_EQ(memory["masters"], 0);
   EXPECT_EQ(memory["gradients"], memory["parameters"]);
   EXPECT_EQ(memory["optimizer"], 2 * memory["parameters"].get<int64_t>());
 }
 
-TEST_F(TrainGpt, TheLayoutChangesNotABit) {
+TEST_F(TrainGpt, LayoutChangesNotABit) {
   const std::vector<double> plain = losses(trained({"--steps", "6"}));
   ASSERT_THAT(plain, SizeIs(6));
   for (const Words& layout : {Words{"--zero", "1", "--recompute", "full"},
@@ -233,7 +233,7 @@ TEST_F(TrainGpt, ContextRanksChangeNotABit) {
         Words{"--cp", "2", "--pp", "2", "--ranks", "4", "--recompute", "full"}}) {
     EXPECT_EQ(steps(trained(words + layout)), plain) << ::testing::PrintToString(layout);
   }
-  // If the model cannot be divided, its bits are those of three ranks, and a message says so.
+  // If the model cannot be divided, its bits are those of three ranks, and a message reports it.
   const Result odd = run(command(words + Words{"--cp", "3", "--ranks", "3"}), kDeterministic);
   EXPECT_EQ(odd.code, 0);
   EXPECT_THAT(odd.err, HasSubstr("results are bitwise those of 3 context-parallel ranks"));
@@ -266,7 +266,7 @@ TEST_F(TrainGpt, ExpertRanksChangeNotABit) {
   }
 }
 
-TEST_F(TrainGpt, ThePipelineChangesNotABit) {
+TEST_F(TrainGpt, PipelineChangesNotABit) {
   const Words words = {"--steps", "4", "--layers", "6", "--batch", "6"};
   const std::vector<double> plain = losses(trained(words));
   ASSERT_THAT(plain, SizeIs(4));
@@ -280,8 +280,8 @@ TEST_F(TrainGpt, ThePipelineChangesNotABit) {
   }
 }
 
-// One more step after 16 steps and a flush.
-TEST_F(TrainGpt, AStepMayBeAloneBetweenFlushes) {
+// The run has one more step after 16 steps and a flush.
+TEST_F(TrainGpt, StepMayBeAloneBetweenFlushes) {
   for (const std::string schedule : {"pipedream", "pipedream-2bw"}) {
     const std::string batch = schedule == "pipedream" ? "1" : "2";
     const Result result =
@@ -292,7 +292,7 @@ TEST_F(TrainGpt, AStepMayBeAloneBetweenFlushes) {
   }
 }
 
-TEST_F(TrainGpt, ACheckpointGoesOnInAnyPipeline) {
+TEST_F(TrainGpt, CheckpointContinuesInAnyPipeline) {
   const Words words = {"--layers",  "6",  "--batch", "6", "--warmup",      "2",
                        "--zero",    "1",  "--steps", "6", "--lr-schedule", "constant",
                        "--dropout", "0.1"};
@@ -347,7 +347,7 @@ TEST_F(TrainGpt, AccumulatesMicroBatches) {
   EXPECT_EQ(losses(lines()), whole) << "3 micro-batches of 1 on 2 ranks";
 }
 
-TEST_F(TrainGpt, ADivergedRunNamesStepRankAndLayer) {
+TEST_F(TrainGpt, DivergedRunNamesStepRankAndLayer) {
   expect_refused(
       {"--steps", "50", "--lr", "1e30", "--warmup", "0", "--clip", "0", "--optimizer", "sgd"},
       {"step ", "the output of ", "rank 0", "is not finite", "smaller learning rate"});
@@ -394,7 +394,7 @@ TEST_F(TrainGpt, WrongOptionsAreRefused) {
 
 // --- kill -9 ---
 
-TEST_F(TrainGpt, TheDeathOfARankEndsTheOther) {
+TEST_F(TrainGpt, DeathOfARankEndsTheOther) {
   for (const int rank : {0, 1}) {
     SCOPED_TRACE(rank);
     Process job = start(command({"--steps", "1000000", "--zero", "3"}));
@@ -407,7 +407,7 @@ TEST_F(TrainGpt, TheDeathOfARankEndsTheOther) {
 
 // Ranks repeatedly die while they save. Each time the run resumes at the last complete checkpoint,
 // and the result is that of an uninterrupted run.
-TEST_F(TrainGpt, AKilledRunIsResumedAndTrainsTheSameModel) {
+TEST_F(TrainGpt, KilledRunResumesAndTrainsTheSameModel) {
   const Words words = {"--steps", "200", "--zero", "3", "--dropout", "0.1"};
   const std::vector<double> whole = losses(trained(words));
   ASSERT_THAT(whole, SizeIs(200));

@@ -1,4 +1,4 @@
-// Tests `tutti train` on images that are cut over a grid of ranks.
+// Tests `tutti train` on images that are divided over a grid of ranks.
 #include <sstream>
 #include <string>
 #include <vector>
@@ -36,7 +36,7 @@ class TrainImages : public Cli {
   }
 };
 
-TEST_F(TrainImages, TheLossesDoNotDependOnTheGrid) {
+TEST_F(TrainImages, LossesDoNotDependOnTheGrid) {
   for (const Words& model :
        {Words{"--model", "unet"}, Words{"--model", "resnet", "--blocks", "1", "1"}}) {
     const auto with = [&](Words more) {
@@ -52,7 +52,7 @@ TEST_F(TrainImages, TheLossesDoNotDependOnTheGrid) {
   }
 }
 
-TEST_F(TrainImages, ARunGoesOnOnAnotherGrid) {
+TEST_F(TrainImages, RunContinuesOnAnotherGrid) {
   const auto with = [&](const std::string& directory, const char* steps, Words more) {
     more.insert(more.end(), {"--model", "unet", "--checkpoint", path(directory), "--steps", steps,
                              "--lr-schedule", "constant"});
@@ -60,7 +60,7 @@ TEST_F(TrainImages, ARunGoesOnOnAnotherGrid) {
   };
   const std::vector<double> whole = with("whole", "8", {"--ranks", "1"});
   with("cut", "4", {"--ranks", "2", "--spatial", "2x1"});
-  // Its log is continued as well.
+  // The resumed run also continues the log.
   expect_near(with("cut", "8", {"--ranks", "3", "--spatial", "1x3", "--resume"}), whole);
 }
 

@@ -25,7 +25,7 @@ const Process::Environment kDeterministic = {{"TUTTI_DETERMINISTIC", "1"}};
 
 class TrainLineage : public Cli {
  protected:
-  // About 35 000 parameters; `more` overrides these options.
+  // Returns a training of about 35 000 parameters; `more` overrides these options.
   Words command(const Words& more) const {
     const std::map<std::string, std::string> defaults = {
         {"--model", "gpt2"}, {"--layers", "2"},     {"--heads", "2"},  {"--width", "32"},
@@ -48,7 +48,7 @@ class TrainLineage : public Cli {
     EXPECT_EQ(result.code, 0) << result.err;
     return result;
   }
-  // One line of error, before ranks are started.
+  // Expects one line of error before ranks are started.
   void expect_refused(const Words& words, const std::vector<std::string>& said) const {
     const Result result = run(words, kDeterministic);
     EXPECT_EQ(result.code, 1);
@@ -70,7 +70,7 @@ class TrainLineage : public Cli {
     }
     return steps;
   }
-  // Losses of the steps that count.
+  // Returns the losses by step; a repeated step has its last loss.
   std::map<int64_t, double> losses() const {
     std::map<int64_t, double> losses;
     for (const Json& line : lines()) {
@@ -90,7 +90,7 @@ class TrainLineage : public Cli {
   const std::string text_ = write_text();
 };
 
-TEST_F(TrainLineage, ASecondRunInAUsedDirectoryIsRefused) {
+TEST_F(TrainLineage, SecondRunInAUsedDirectoryIsRefused) {
   trained(saving({"--steps", "3"}));
   const std::string history = read(path("json"));
   const std::string old = lines().back()["run"];
@@ -109,7 +109,7 @@ TEST_F(TrainLineage, ASecondRunInAUsedDirectoryIsRefused) {
   EXPECT_TRUE(std::filesystem::exists(path("run/step-00000002")));
 }
 
-TEST_F(TrainLineage, WhatResumeChecksIsNamed) {
+TEST_F(TrainLineage, ResumeNamesDifferences) {
   trained(saving({"--steps", "3"}));
   const auto refused = [&](const Words& more, const std::vector<std::string>& said) {
     Words words = {"--steps", "6", "--resume"};
@@ -141,7 +141,7 @@ TEST_F(TrainLineage, WhatResumeChecksIsNamed) {
   EXPECT_GT(lines()[4]["processor_s"], 0);
 }
 
-TEST_F(TrainLineage, TheSeedMayChangeByEitherOfItsNames) {
+TEST_F(TrainLineage, SeedMayChangeByEitherOfItsNames) {
   trained(saving({"--steps", "3"}));
   for (const std::string name : {"training.seed", "seed"}) {
     trained(saving({"--steps", name == "seed" ? "5" : "4", "--resume", "--seed",
@@ -150,8 +150,8 @@ TEST_F(TrainLineage, TheSeedMayChangeByEitherOfItsNames) {
   EXPECT_THAT(steps(), ElementsAre(1, 2, 3, 4, 5));
 }
 
-// The same command each time, as from launchers that restart ranks.
-TEST_F(TrainLineage, MayGoOnWhereThereIsSomethingToGoOnFrom) {
+// The command is the same each time, as from launchers that restart ranks.
+TEST_F(TrainLineage, ResumesIfThereIsACheckpoint) {
   trained(saving({"--steps", "3", "--resume", "auto"}));
   EXPECT_EQ(lines().back()["resumed_at"], 0);
   const std::string run = lines().back()["run"];
@@ -162,7 +162,7 @@ TEST_F(TrainLineage, MayGoOnWhereThereIsSomethingToGoOnFrom) {
   expect_refused(command({"--resume", "auto"}), {"--resume requires", "--checkpoint DIR"});
 }
 
-TEST_F(TrainLineage, ADamagedStepGivesWayToTheOneBefore) {
+TEST_F(TrainLineage, DamagedStepIsReplacedByTheOneBefore) {
   trained(saving({"--steps", "6", "--checkpoint-every", "2"}));
   const std::map<int64_t, double> whole = losses();
   std::filesystem::resize_file(path("run/step-00000006/rank-0000-of-0002.safetensors"), 99);
@@ -173,7 +173,7 @@ TEST_F(TrainLineage, ADamagedStepGivesWayToTheOneBefore) {
   EXPECT_EQ(losses(), whole);
 }
 
-TEST_F(TrainLineage, ADirectoryHasOneJobAtATime) {
+TEST_F(TrainLineage, DirectoryHasOneJobAtATime) {
   Process job = start(saving({"--steps", "100000", "--checkpoint-every", "1"}));
   await_steps(3);
   const pid_t holder = process_of_rank(0);
@@ -186,7 +186,7 @@ TEST_F(TrainLineage, ADirectoryHasOneJobAtATime) {
 
 // --- signals ---
 
-TEST_F(TrainLineage, ASignalEndsARunAfterAStepThatIsSaved) {
+TEST_F(TrainLineage, SignalEndsARunAfterASavedStep) {
   const Words size = {"--steps", "400", "--dropout", "0.1"};
   const auto with = [&](const Words& more) {
     Words words = size;
@@ -201,7 +201,7 @@ TEST_F(TrainLineage, ASignalEndsARunAfterAStepThatIsSaved) {
     Process job = start(saving(with(layout)), kDeterministic);
     await_steps(5);
     const int sent = number == SIGUSR1 ? SIGTERM : number;
-    // In a pipeline only one rank receives it; all stop after the same step.
+    // In a pipeline only one rank receives the signal, and all stop after the same step.
     ::kill(number == SIGUSR1 ? process_of_rank(1) : job.pid(), sent);
     const Result stopped = job.finish();
     EXPECT_EQ(stopped.code, 128 + sent) << stopped.err;
@@ -221,8 +221,8 @@ TEST_F(TrainLineage, ASignalEndsARunAfterAStepThatIsSaved) {
   }
 }
 
-TEST_F(TrainLineage, ASecondSignalEndsItAtOnce) {
-  // Steps that take minutes: no rank finishes one.
+TEST_F(TrainLineage, SecondSignalEndsItAtOnce) {
+  // The steps take minutes, so that no rank finishes one.
   Process job = start(command({"--steps", "5", "--batch", "200000", "--ranks", "1"}));
   const Deadline deadline = Deadline::after(std::chrono::minutes(1));
   const auto catches = [&] {

@@ -30,7 +30,7 @@ class TrainMix : public Cli {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
-  // Losses of the steps of a run that must succeed.
+  // Returns the losses of the steps of a run that must succeed.
   std::vector<double> losses(const Words& more, Process::Environment environment = {}) const {
     std::filesystem::remove(path("j"));
     Words words = command(more);
@@ -44,7 +44,7 @@ class TrainMix : public Cli {
     }
     return found;
   }
-  // Each of these runs has the losses of a single rank.
+  // Expects each of these runs to have the losses of a single rank.
   void expect_same_losses(const std::vector<Words>& runs) const {
     const std::vector<double> alone = losses({"--ranks", "1"});
     ASSERT_EQ(alone.size(), 3u);
@@ -67,7 +67,7 @@ class TrainMix : public Cli {
   Words model_ = {"--model", "perceptron", "--widths", "13", "--widths", "6"};
 
  private:
-  // Two of MNIST's four files, with images of 5 x 4.
+  // Writes two of MNIST's four files, with images of 5 x 4.
   void write_images(const std::string& prefix, uint32_t count) const {
     const auto number = [](uint32_t value) {
       std::string bytes;
@@ -106,15 +106,15 @@ TEST_F(TrainMix, ConvolutionsAreDomainParallelToo) {
 }
 
 // The second rank has three of five rows.
-TEST_F(TrainMix, DryRunsTellOfTheRankThatTakesMost) {
+TEST_F(TrainMix, DryRunsReportTheRankWithTheMostMemory) {
   model_ = {"--model", "convnet", "--filters", "4", "--strides", "1", "--widths", "8"};
   const Result dry = run(command({"--tp", "2", "--mix", "d,b,m", "--dry-run"}));
   EXPECT_EQ(dry.code, 0) << dry.err;
   EXPECT_THAT(dry.out, HasSubstr("memory of rank 1 "));
 }
 
-// Gradients of all layers are also summed over the tensor ranks.
-TEST_F(TrainMix, WholeMatricesAreNotOfSeveralGroups) {
+// With only batch-parallel layers, gradients are also summed over the tensor ranks.
+TEST_F(TrainMix, WholeMatricesCannotBelongToSeveralGroups) {
   for (const Words& more : {Words{}, Words{"--dry-run"}}) {
     Words words = {"--tp", "2", "--mix", "b,b,b", "--zero", "1", "--optimizer", "soap"};
     words.insert(words.end(), more.begin(), more.end());
@@ -125,7 +125,7 @@ TEST_F(TrainMix, WholeMatricesAreNotOfSeveralGroups) {
   }
 }
 
-TEST_F(TrainMix, WhatCostsChooseIsPrintedAndCheckpointed) {
+TEST_F(TrainMix, ChosenMixIsPrintedAndCheckpointed) {
   const Result chosen = run(command({"--tp", "2", "--mix", "auto", "--checkpoint", path("run")}));
   ASSERT_EQ(chosen.code, 0) << chosen.err;
   EXPECT_THAT(chosen.out, ::testing::ContainsRegex("mix +[bm],[bm],[bm]: [0-9.]+ ms a step"));

@@ -44,8 +44,8 @@ class TrainProfile : public Cli {
   const std::string text_ = write_text();
 };
 
-// Returns the names of a table's rows: the text before the first number of lines indented by two
-// spaces.
+// Returns the names of a table's rows: in lines indented by two spaces, the text before the first
+// number.
 std::set<std::string> rows_of(const std::string& out) {
   std::set<std::string> rows;
   for (const std::string& line : split(out, '\n')) {
@@ -101,14 +101,14 @@ TEST_F(TrainProfile, DrawsAPicture) {
                                    HasSubstr(">gemm nt<")));
 }
 
-TEST_F(TrainProfile, IsOfTheFirstOfSeveralRanks) {
+TEST_F(TrainProfile, DescribesTheFirstOfSeveralRanks) {
   const Result result = train({"--ranks", "2", "--zero", "3", "--profile"});
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("profile of rank 0"));
   EXPECT_EQ(result.out.find("profile of rank"), result.out.rfind("profile of rank"));
 }
 
-TEST_F(TrainProfile, RefusesAFileThatCannotBeDrawnBeforeItTrains) {
+TEST_F(TrainProfile, RefusesAnUnsupportedFileBeforeItTrains) {
   for (const std::string& name : {path("profile.pdf"), path("nowhere/profile.svg")}) {
     const Result result = train({"--profile", name});
     EXPECT_EQ(result.code, 1) << result.out;

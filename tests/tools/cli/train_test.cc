@@ -42,7 +42,7 @@ class Train : public Cli {
     return found;
   }
 
-  // An error common to all ranks, reported once before any rank starts.
+  // Expects an error that is common to all ranks and is reported once, before any rank starts.
   void expect_refused(const std::string& data, const std::vector<std::string>& said) const {
     expect_refused(run({"train", "--ranks", "2", "--steps", "3", "--data", data}), said);
   }
@@ -54,7 +54,7 @@ class Train : public Cli {
   }
 };
 
-TEST_F(Train, TheLossesDoNotDependOnTheRanks) {
+TEST_F(Train, LossesDoNotDependOnTheRanks) {
   const std::string text = write_text();
   const std::vector<double> alone = losses(text, 1);
   ASSERT_EQ(alone.size(), 20u);
@@ -69,7 +69,7 @@ TEST_F(Train, TheLossesDoNotDependOnTheRanks) {
   }
 }
 
-TEST_F(Train, ABatchThatDoesNotDivideChangesNothing) {
+TEST_F(Train, BatchThatDoesNotDivideChangesNothing) {
   const std::string text = write_text();
   const std::vector<double> alone = losses(text, 1, 97);
   const std::vector<double> shared = losses(text, 4, 97);
@@ -77,14 +77,14 @@ TEST_F(Train, ABatchThatDoesNotDivideChangesNothing) {
   for (size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(shared[i], alone[i], 1e-5 * alone[i]);
 }
 
-TEST_F(Train, TheSeedIsAllThatIsRandom) {
+TEST_F(Train, OnlyTheSeedIsRandom) {
   const std::string text = write_text();
   const std::vector<double> first = losses(text, 2);
   EXPECT_EQ(losses(text, 2), first);
   EXPECT_NE(losses(text, 2, 96, 2), first);
 }
 
-TEST_F(Train, ADirectoryIsRead) {
+TEST_F(Train, DirectoryIsRead) {
   std::filesystem::create_directory(path("texts"));
   std::filesystem::rename(write_text(), path("texts/a"));
   EXPECT_EQ(losses(path("texts"), 2), losses(path("texts/a"), 2));
@@ -98,7 +98,7 @@ TEST_F(Train, BadDataIsRefused) {
   std::filesystem::create_directory(path("binary"));
   write("binary/file", std::string(1000, '\0'));
   expect_refused(path("binary"), {"no text found in the directory", path("binary")});
-  // Cannot be read from its start, not even by root.
+  // The file cannot be read from its start, not even by root.
   expect_refused("/proc/self/mem", {"cannot read the text /proc/self/mem", "Input/output error"});
 }
 

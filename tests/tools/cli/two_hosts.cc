@@ -18,7 +18,7 @@ void TwoHosts::SetUp() {
       " address add 10.199.0.2/24 dev cable; for host in ", a_, " ", b_,
       "; do ip -n $host link set lo up; ip -n $host link set cable up; done; for host in ", a_, " ",
       b_,
-      // Once it is up, libfabric recognizes the interface.
+      // libfabric recognizes the interface only once it is up.
       "; do until ip -n $host link show cable | grep -q 'state UP'; do :; done; done");
   const Result made = shell(script);
   if (made.code != 0) GTEST_SKIP() << "no network namespaces: " << made.err;

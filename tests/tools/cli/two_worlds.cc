@@ -1,4 +1,4 @@
-// Joins the job twice in sequence, as a program that creates communicators on demand.
+// Joins the job twice in sequence, like a program that creates communicators on demand.
 #include <cstdio>
 #include <exception>
 #include <span>

@@ -41,7 +41,7 @@ HostFacts healthy(const std::string& name, int number) {
 
 Hosts three() { return {healthy("a", 1), healthy("b", 2), healthy("c", 3)}; }
 
-// Reachability between all hosts without faults.
+// Returns the reachability between all hosts without faults.
 std::vector<Reach> all_reach(const Hosts& hosts) {
   std::vector<Reach> reaches;
   for (int from = 0; from < static_cast<int>(hosts.size()); ++from) {
@@ -74,7 +74,7 @@ void fail(Reach& reach, int error) {
   reach.small_arrived = reach.full_arrived = reach.common_arrived = false;
 }
 
-// Expects exactly one finding, with a remedy.
+// Expects exactly one finding, which must have a remedy, and returns it.
 Finding only(const std::vector<Finding>& findings) {
   EXPECT_THAT(findings, SizeIs(1));
   if (findings.empty()) return {};
@@ -90,14 +90,14 @@ void expect(const Finding& finding, const std::string& check, Severity severity,
   EXPECT_THAT(finding.what, HasSubstr(what));
 }
 
-TEST(Diagnose, NothingOfHealthyHosts) {
+TEST(Diagnose, FindsNothingInHealthyHosts) {
   const Hosts hosts = three();
   EXPECT_THAT(diagnose(hosts), IsEmpty());
   EXPECT_THAT(diagnose_network(hosts, all_reach(hosts)), IsEmpty());
   EXPECT_THAT(diagnose(Hosts{hosts[0]}), IsEmpty());
 }
 
-TEST(Diagnose, AHostThatDoesNotAnswer) {
+TEST(Diagnose, FindsAHostThatDoesNotAnswer) {
   Hosts hosts = three();
   hosts[1] = {.name = "b", .problem = "`ssh` ended with code 255"};
   const std::vector<Finding> findings = diagnose(hosts);
@@ -105,7 +105,7 @@ TEST(Diagnose, AHostThatDoesNotAnswer) {
   EXPECT_TRUE(rules_out_a_job(findings));
 }
 
-TEST(Diagnose, TwoVersions) {
+TEST(Diagnose, FindsTwoVersions) {
   Hosts hosts = three();
   hosts[2].version = "1.1.0";
   hosts[2].build = "ef01";
@@ -118,21 +118,21 @@ TEST(Diagnose, TwoVersions) {
   EXPECT_TRUE(rules_out_a_job(findings));
 }
 
-TEST(Diagnose, TwoBuildsOfAVersion) {
+TEST(Diagnose, FindsTwoBuildsOfAVersion) {
   Hosts hosts = three();
   hosts[0].build = "ef01";
   expect(only(diagnose(hosts)), check::kVersions, Severity::warning, "a",
          "abcd on b, c; ef01 on a");
 }
 
-TEST(Diagnose, TwoSettings) {
+TEST(Diagnose, FindsDifferentSettings) {
   Hosts hosts = three();
   hosts[1].settings["TUTTI_TRANSPORT"] = "tcp";
   const std::vector<Finding> findings = diagnose(hosts);
   expect(only(findings), check::kSettings, Severity::error, "b",
          "TUTTI_TRANSPORT is auto on a, c; tcp on b");
   EXPECT_TRUE(rules_out_a_job(findings));
-  // Settings that need not be equal on all ranks.
+  // These settings need not be equal on all ranks.
   hosts = three();
   hosts[1].settings["TUTTI_TIMEOUT"] = "5";
   expect(only(diagnose(hosts)), check::kSettings, Severity::warning, "b", "TUTTI_TIMEOUT");
@@ -141,7 +141,7 @@ TEST(Diagnose, TwoSettings) {
   EXPECT_THAT(diagnose(hosts), IsEmpty());
 }
 
-TEST(Diagnose, WrongSettings) {
+TEST(Diagnose, FindsWrongSettings) {
   Hosts hosts = three();
   hosts[1].setting_problems = {"TUTTI_BIND='yes' is not one of auto|none"};
   expect(only(diagnose(hosts)), check::kSettings, Severity::error, "b", "TUTTI_BIND='yes'");
@@ -150,7 +150,7 @@ TEST(Diagnose, WrongSettings) {
   expect(only(diagnose(hosts)), check::kSettings, Severity::warning, "b", "TUTTI_TIMOUT");
 }
 
-TEST(Diagnose, AStaleToken) {
+TEST(Diagnose, FindsAStaleToken) {
   Hosts hosts = three();
   for (HostFacts& host : hosts) host.token = {"TUTTI_TOKEN_FILE=/token", "1234", ""};
   EXPECT_THAT(diagnose(hosts), IsEmpty());
@@ -164,17 +164,17 @@ TEST(Diagnose, AStaleToken) {
   EXPECT_EQ(only(findings).where, "b");
 }
 
-TEST(Diagnose, ATokenOnOneHostOnly) {
+TEST(Diagnose, FindsATokenOnOneHostOnly) {
   Hosts hosts = three();
   hosts[2].token = {"TUTTI_TOKEN", "1234", ""};
   expect(only(diagnose(hosts)), check::kToken, Severity::warning, "c", "only c has a token");
-  // The other ranks' token is passed from here as well.
+  // The doctor's own token is passed to the other ranks as well.
   EXPECT_THAT(diagnose(hosts, {"TUTTI_TOKEN", "1234", ""}), IsEmpty());
   hosts[2].token = {"TUTTI_TOKEN_FILE=/token", "", "/token has mode 0644, not 0600"};
   expect(only(diagnose(hosts)), check::kToken, Severity::error, "c", "0644");
 }
 
-TEST(Diagnose, ARendezvousFileOfAnotherJob) {
+TEST(Diagnose, FindsARendezvousFileOfAnotherJob) {
   Hosts hosts = three();
   hosts[0].rendezvous = {"/shared/meet", "10.0.0.9:29500", false, ""};
   expect(only(diagnose(hosts)), check::kRendezvous, Severity::warning, "/shared/meet.rank0",
@@ -184,7 +184,7 @@ TEST(Diagnose, ARendezvousFileOfAnotherJob) {
          "another job");
 }
 
-TEST(Diagnose, MoreRanksThanCores) {
+TEST(Diagnose, FindsMoreRanksThanCores) {
   Hosts hosts = three();
   hosts[1].cores = 2;
   const Finding finding = only(diagnose(hosts));
@@ -192,19 +192,19 @@ TEST(Diagnose, MoreRanksThanCores) {
   EXPECT_THAT(finding.cause, HasSubstr("2 of 8 cores"));
 }
 
-TEST(Diagnose, LittleMemory) {
+TEST(Diagnose, FindsLittleMemory) {
   Hosts hosts = three();
   hosts[1].container_memory = 100 << 20;
   expect(only(diagnose(hosts)), check::kMemory, Severity::warning, "b", "100 MiB for 4 ranks");
 }
 
-TEST(Diagnose, FewOpenFiles) {
+TEST(Diagnose, FindsFewOpenFiles) {
   Hosts hosts = three();
   hosts[1].open_files = 64;
   expect(only(diagnose(hosts)), check::kOpenFiles, Severity::error, "b", "64 files");
 }
 
-TEST(Diagnose, LittleLockedMemory) {
+TEST(Diagnose, FindsLittleLockedMemory) {
   Hosts hosts = three();
   hosts[1].memlock = 64 << 10;
   expect(only(diagnose(hosts)), check::kMemlock, Severity::note, "b", "64 KiB");
@@ -215,7 +215,7 @@ TEST(Diagnose, LittleLockedMemory) {
   EXPECT_THAT(finding.remedy, HasSubstr("ulimit -l unlimited"));
 }
 
-TEST(Diagnose, ASmallShm) {
+TEST(Diagnose, FindsASmallShm) {
   Hosts hosts = three();
   hosts[1].shm_size = hosts[1].shm_free = 64 << 20;
   expect(only(diagnose(hosts)), check::kShm, Severity::warning, "b", "only 64 MiB");
@@ -226,9 +226,9 @@ TEST(Diagnose, ASmallShm) {
   expect(only(diagnose(hosts)), check::kShm, Severity::warning, "b", "no /dev/shm");
 }
 
-TEST(Diagnose, AClockThatIsWrong) {
+TEST(Diagnose, FindsAWrongClock) {
   Hosts hosts = three();
-  for (HostFacts& host : hosts) host.clock_offset = 100;  // it is the doctor's own that is wrong
+  for (HostFacts& host : hosts) host.clock_offset = 100;  // the doctor's own clock is wrong
   EXPECT_THAT(diagnose(hosts), IsEmpty());
   hosts[2].clock_offset = 101.5;
   expect(only(diagnose(hosts)), check::kClock, Severity::warning, "c", "1.500 s ahead");
@@ -243,7 +243,7 @@ TEST(Diagnose, AClockThatIsWrong) {
   expect(only(diagnose(hosts)), check::kClock, Severity::warning, "b", "1.000 s behind");
 }
 
-TEST(Diagnose, AFabricThatIsAskedFor) {
+TEST(Diagnose, FindsAMissingRequestedFabric) {
   Hosts hosts = three();
   hosts[1].fabrics = {{"ucx", "libucp.so.0 is not there", "", {}}};
   EXPECT_THAT(diagnose(hosts), IsEmpty());
@@ -251,7 +251,7 @@ TEST(Diagnose, AFabricThatIsAskedFor) {
   expect(only(diagnose(hosts)), check::kFabrics, Severity::error, "b", "libucp.so.0");
 }
 
-TEST(Diagnose, ABlockedPort) {
+TEST(Diagnose, FindsABlockedPort) {
   const Hosts hosts = three();
   std::vector<Reach> reaches = all_reach(hosts);
   fail(between(reaches, 0, 1), ETIMEDOUT);
@@ -264,10 +264,10 @@ TEST(Diagnose, ABlockedPort) {
   EXPECT_THAT(only(diagnose_network(hosts, reaches)).cause, HasSubstr("blocked port"));
 }
 
-TEST(Diagnose, AMissingRoute) {
+TEST(Diagnose, FindsAMissingRoute) {
   const Hosts hosts = three();
   std::vector<Reach> reaches = all_reach(hosts);
-  // Connections from a cannot be answered; that is not a separate finding.
+  // Connections from host a cannot be answered. That is not a separate finding.
   fail(between(reaches, 0, 1), ETIMEDOUT);
   fail(between(reaches, 1, 0), ENETUNREACH);
   between(reaches, 1, 0).route_error = ENETUNREACH;
@@ -276,7 +276,7 @@ TEST(Diagnose, AMissingRoute) {
   EXPECT_THAT(finding.cause, HasSubstr("no route to it on b"));
 }
 
-TEST(Diagnose, AHostThatNobodyReaches) {
+TEST(Diagnose, FindsAHostThatNobodyReaches) {
   const Hosts hosts = three();
   std::vector<Reach> reaches = all_reach(hosts);
   for (Reach& reach : reaches) {
@@ -286,7 +286,7 @@ TEST(Diagnose, AHostThatNobodyReaches) {
          "no host reaches b");
 }
 
-TEST(Diagnose, AWrongInterface) {
+TEST(Diagnose, FindsAWrongInterface) {
   Hosts hosts = three();
   hosts[1].settings["TUTTI_INTERFACE"] = "eth7";
   hosts[1].rail_problem = "TUTTI_INTERFACE names 'eth7', which is neither";
@@ -305,7 +305,7 @@ TEST(Diagnose, AWrongInterface) {
   EXPECT_THAT(loopback.cause, AllOf(HasSubstr("loopback"), HasSubstr("TUTTI_INTERFACE=lo")));
 }
 
-TEST(Diagnose, AnMtuThatIsWrongAtOneEnd) {
+TEST(Diagnose, FindsAWrongMtuAtOneEnd) {
   const Hosts hosts = three();
   std::vector<Reach> reaches = all_reach(hosts);
   Reach& reach = between(reaches, 0, 1);
@@ -316,7 +316,7 @@ TEST(Diagnose, AnMtuThatIsWrongAtOneEnd) {
          "packets of 9000 bytes, the MTU of a, do not reach b, whose MTU is 1500");
 }
 
-TEST(Diagnose, AnMtuThatIsWrongOnTheWay) {
+TEST(Diagnose, FindsAWrongMtuOnTheWay) {
   const Hosts hosts = three();
   std::vector<Reach> reaches = all_reach(hosts);
   Reach& reach = between(reaches, 0, 1);
@@ -345,7 +345,7 @@ JobResult links_at(double speed) {
   return result;
 }
 
-TEST(Diagnose, ASlowLink) {
+TEST(Diagnose, FindsASlowLink) {
   const Hosts hosts = three();
   EXPECT_THAT(diagnose_job(hosts, links_at(1)), IsEmpty());
   JobResult one_slow = links_at(1);
@@ -356,13 +356,13 @@ TEST(Diagnose, ASlowLink) {
   one_late.links[2].latency_us = 200;
   expect(only(diagnose_job(hosts, one_late)), check::kLinks, Severity::warning,
          "rank 1 (b) to rank 0 (a)", "200 us");
-  // All alike, but below what cards of 10 Gbit/s can do.
+  // All links are alike, but below the speed of cards of 10 Gbit/s.
   const std::vector<Finding> all_slow = diagnose_job(hosts, links_at(0.1));
   ASSERT_THAT(all_slow, SizeIs(6));
   EXPECT_THAT(all_slow[0].what, HasSubstr("100 MB/s, over cards of 10 Gbit/s"));
 }
 
-TEST(Diagnose, RanksThatShareACoreAreNoSlowLink) {
+TEST(Diagnose, FindsNoSlowLinkIfRanksShareACore) {
   Hosts hosts = {healthy("a", 1)};
   JobResult result = links_at(1);
   for (Link& link : result.links) link.from_host = link.to_host = "a";
@@ -372,7 +372,7 @@ TEST(Diagnose, RanksThatShareACoreAreNoSlowLink) {
   EXPECT_THAT(diagnose_job(hosts, result), IsEmpty());
 }
 
-TEST(Diagnose, AWrongAnswerAndAJobThatFails) {
+TEST(Diagnose, FindsAWrongAnswerAndAFailedJob) {
   const Hosts hosts = three();
   JobResult result = links_at(1);
   result.wrong = {"all_reduce of f16, sum: 3 elements are wrong"};
@@ -382,7 +382,7 @@ TEST(Diagnose, AWrongAnswerAndAJobThatFails) {
          Severity::error, "", "rank 1 was killed");
 }
 
-TEST(Facts, TravelAsJson) {
+TEST(Facts, CanBeSentAsJson) {
   HostFacts facts = healthy("a", 1);
   facts.token = {"TUTTI_TOKEN", "12", ""};
   facts.settings["TUTTI_CPU"] = "avx2";

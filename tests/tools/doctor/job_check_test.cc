@@ -1,4 +1,4 @@
-// Tests which pairs of ranks the doctor measures, and when.
+// Tests which pairs of ranks the doctor measures, and in which rounds.
 #include "tools/doctor/job_check.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ Pairs all_of(const std::vector<Round>& rounds) {
   return pairs;
 }
 
-TEST(RoundsOfPairs, ARankIsInOnePairOfARound) {
+TEST(RoundsOfPairs, HaveEachRankInOnePairOfARound) {
   for (const std::vector<int>& dealt :
        {std::vector{1}, {2}, {3}, {8}, {1, 1}, {3, 2}, {4, 4, 4}, {1, 5, 2, 2}}) {
     for (const Round& round : rounds_of_pairs(dealt)) {
@@ -34,7 +34,7 @@ TEST(RoundsOfPairs, ARankIsInOnePairOfARound) {
   }
 }
 
-TEST(RoundsOfPairs, AreAllPairsWithinAHostAndOneForEachTwoHosts) {
+TEST(RoundsOfPairs, ContainAllPairsWithinAHostAndOneForEachTwoHosts) {
   EXPECT_THAT(all_of(rounds_of_pairs({1})), IsEmpty());
   EXPECT_THAT(all_of(rounds_of_pairs({4})),
               UnorderedElementsAre(std::pair(0, 1), std::pair(0, 2), std::pair(0, 3),
@@ -44,7 +44,7 @@ TEST(RoundsOfPairs, AreAllPairsWithinAHostAndOneForEachTwoHosts) {
                                    std::pair(0, 3), std::pair(2, 3)));
 }
 
-TEST(RoundsOfPairs, OfManyRanksAreSome) {
+TEST(RoundsOfPairs, ContainASampleOfManyRanks) {
   EXPECT_LE(rounds_of_pairs({1000}).size(), 64u);
   EXPECT_LE(rounds_of_pairs(std::vector<int>(1000, 1)).size(), 64u);
 }

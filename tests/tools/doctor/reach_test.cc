@@ -33,11 +33,11 @@ Fd connected_to(const Listeners& listeners) {
   return socket;
 }
 
-TEST(Reach, FindsWhoKnowsTheNonce) {
+TEST(Reach, FindsHostsWithTheNonce) {
   const Listeners listeners({"127.0.0.1"}, kInterfaces, 0, kNonce);
   EXPECT_EQ(listeners.rails().at(0).interface, "lo");
   EXPECT_EQ(listeners.rails().at(0).mtu, 65536);
-  // Many at once, from the route's address and from one of their own.
+  // Connects many at once, from the route's address and from an address of their own.
   std::vector<Target> targets(40, target_of(listeners));
   for (size_t i = 0; i < 20; ++i) targets[i].own = "127.0.0.1";
   const std::vector<Reach> reaches = try_all(0, targets, kInterfaces, kNonce);
@@ -53,7 +53,7 @@ TEST(Reach, FindsWhoKnowsTheNonce) {
   }
 }
 
-TEST(Reach, TakesNobodyElseForTheDoctor) {
+TEST(Reach, RejectsListenersWithAnotherNonce) {
   const Listeners listeners({"127.0.0.1"}, kInterfaces, 0, std::string(kNonceBytes, 'b'));
   const std::vector<Reach> reaches = try_all(0, {target_of(listeners)}, kInterfaces, kNonce);
   ASSERT_EQ(reaches.size(), 1u);
@@ -61,7 +61,7 @@ TEST(Reach, TakesNobodyElseForTheDoctor) {
   EXPECT_FALSE(reaches[0].answered || reaches[0].bulk || reaches[0].small_arrived);
 }
 
-TEST(Reach, SaysWhyThereIsNoConnection) {
+TEST(Reach, ReportsWhyThereIsNoConnection) {
   Target target;
   {
     const Listeners listeners({"127.0.0.1"}, kInterfaces, 0, kNonce);
@@ -73,7 +73,7 @@ TEST(Reach, SaysWhyThereIsNoConnection) {
   EXPECT_FALSE(reaches[0].answered || reaches[0].small_arrived);
 }
 
-TEST(Reach, DropsStrangersAndGoesOn) {
+TEST(Reach, DropsStrangersAndContinues) {
   const Listeners listeners({"127.0.0.1"}, kInterfaces, 0, kNonce);
   const Fd silent = connected_to(listeners);
   const Fd loud = connected_to(listeners);

@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A cluster starts within seconds, later on a busy machine.
+// A cluster starts within seconds, or later on a busy machine.
 constexpr std::chrono::seconds kRaysPatience{150};
 
 class Templates : public Cli {
@@ -25,7 +25,7 @@ class Templates : public Cli {
     if (find_program("python3").empty()) GTEST_SKIP() << "there is no python3";
   }
 
-  // Runs a rank in each environment.
+  // Runs a rank in each environment, and expects that they form a job.
   void expect_a_job(const std::vector<Process::Environment>& environments) const {
     const std::string file = path("result.json");
     std::vector<std::unique_ptr<Process>> ranks;
@@ -43,7 +43,7 @@ class Templates : public Cli {
   }
 };
 
-TEST_F(Templates, ManifestsHoldTogether) {
+TEST_F(Templates, ManifestsAreConsistent) {
   Words command = {"python3", "tests/tools/jobs/check_manifests.py"};
   for (const char* name : {"indexed-job", "jobset", "pytorchjob", "mpijob"}) {
     command.push_back(cat("tools/jobs/kubernetes/", name, ".yaml"));
@@ -54,7 +54,7 @@ TEST_F(Templates, ManifestsHoldTogether) {
   EXPECT_EQ(result.out, "4 manifests\n");
 }
 
-TEST_F(Templates, PodsOfAnIndexedJobMeet) {
+TEST_F(Templates, PodsOfAnIndexedJobJoin) {
   const std::string port = cat(free_port());
   std::vector<Process::Environment> pods;
   for (int index = 0; index < 4; ++index) {
@@ -67,7 +67,7 @@ TEST_F(Templates, PodsOfAnIndexedJobMeet) {
   expect_a_job(pods);
 }
 
-TEST_F(Templates, ActorsOfRayMeet) {
+TEST_F(Templates, ActorsOfRayJoin) {
   const Result result = Process({"python3", "-c",
                                  "import sys, json; sys.path.insert(0, 'tools/jobs/ray')\n"
                                  "import tutti_ray\n"
@@ -92,7 +92,7 @@ TEST_F(Templates, ActorsOfRayMeet) {
 }
 
 // RAY_PYTHON=PATH names an interpreter that has Ray.
-TEST_F(Templates, ActorsOfARealClusterOfRay) {
+TEST_F(Templates, ActorsOfARealRayClusterJoin) {
   const char* given = std::getenv("RAY_PYTHON");
   const std::string python = given != nullptr ? given : "python3";
   const Result result =

@@ -33,7 +33,7 @@ std::string failure_of(const std::function<void()>& call) {
   return {};
 }
 
-TEST(ParseHosts, WithAndWithoutSlots) {
+TEST(ParseHosts, AcceptsHostsWithAndWithoutSlots) {
   EXPECT_THAT(parse_hosts({"a", "b"}), ElementsAre(Host{"a", 0}, Host{"b", 0}));
   EXPECT_THAT(parse_hosts({"a:4", "b"}), ElementsAre(Host{"a", 4}, Host{"b", 1}));
   EXPECT_THAT(parse_hosts({"a", "b", "a"}), ElementsAre(Host{"a", 2}, Host{"b", 1}));
@@ -58,12 +58,12 @@ class HostFile : public ::testing::Test {
   const std::string path_;
 };
 
-TEST_F(HostFile, OfOpenMpi) {
+TEST_F(HostFile, CanBeOpenMpis) {
   EXPECT_THAT(read("# two\nnode1 slots=4 max_slots=8\n\n  node2\tslots=2  # half\nnode3\n"),
               ElementsAre(Host{"node1", 4}, Host{"node2", 2}, Host{"node3", 1}));
 }
 
-TEST_F(HostFile, AHostWithoutSlotsIsLeftOut) {
+TEST_F(HostFile, SkipsAHostWithoutSlots) {
   EXPECT_THAT(read("a slots=0\nb slots=2\nc:0\n"), ElementsAre(Host{"b", 2}));
   EXPECT_THAT(parse_hosts({"a:0", "b"}), ElementsAre(Host{"b", 1}));
   EXPECT_THAT(failure_of([&] { read("a slots=0\n"); }), HasSubstr("contains no host with slots"));
@@ -75,18 +75,18 @@ TEST_F(HostFile, MayBeginWithAByteOrderMark) {
               ElementsAre(Host{"node1", 4}, Host{"node2", 2}));
 }
 
-TEST_F(HostFile, OfRacks) {
+TEST_F(HostFile, CanNameRacks) {
   EXPECT_THAT(read("node1 slots=4 rack=row0.rack1\nnode2:2 rack=row0.rack2\n"),
               ElementsAre(Host{"node1", 4, "row0.rack1"}, Host{"node2", 2, "row0.rack2"}));
   EXPECT_THROW(read("node1 rack=a..b\n"), Error);
   EXPECT_THROW(read("node1 rack\n"), Error);
 }
 
-TEST_F(HostFile, OfMpich) {
+TEST_F(HostFile, CanBeMpichs) {
   EXPECT_THAT(read("node1:4\nnode2:2\n"), ElementsAre(Host{"node1", 4}, Host{"node2", 2}));
 }
 
-TEST_F(HostFile, OfNames) {
+TEST_F(HostFile, CanBeAListOfNames) {
   EXPECT_THAT(read("node1\nnode2\n"), ElementsAre(Host{"node1", 0}, Host{"node2", 0}));
   EXPECT_THAT(read("node1\nnode1\nnode2\nnode1\r\n"),
               ElementsAre(Host{"node1", 3}, Host{"node2", 1}));
@@ -108,7 +108,7 @@ std::optional<Allocation> allocation(const std::map<std::string, std::string>& v
   });
 }
 
-TEST(Allocation, OfSlurm) {
+TEST(Allocation, IsReadFromSlurm) {
   EXPECT_FALSE(allocation({}));
   std::map<std::string, std::string> slurm = {
       {"SLURM_JOB_ID", "5"}, {"SLURM_JOB_NODELIST", "n[1-3]"}, {"SLURM_TASKS_PER_NODE", "2(x2),1"}};
@@ -128,7 +128,7 @@ TEST(Allocation, OfSlurm) {
                   ->only_here);
 }
 
-TEST(Allocation, OfLsf) {
+TEST(Allocation, IsReadFromLsf) {
   EXPECT_THAT(allocation({{"LSB_MCPU_HOSTS", "a 4 b 2"}})->hosts,
               ElementsAre(Host{"a", 4}, Host{"b", 2}));
   EXPECT_THAT(allocation({{"LSB_HOSTS", "a a b"}})->hosts, ElementsAre(Host{"a", 2}, Host{"b", 1}));
@@ -138,15 +138,15 @@ TEST(Allocation, OfLsf) {
               HasSubstr("LSB_MCPU_HOSTS='a four'"));
 }
 
-// This host needs no remote shell.
-TEST(Allocation, OfThisHostAlone) {
+// An allocation of only this host needs no remote shell.
+TEST(Allocation, CanBeOfThisHostOnly) {
   const std::string own = host_name();
   EXPECT_TRUE(allocation({{"LSB_MCPU_HOSTS", own + " 4"}})->only_here);
   EXPECT_TRUE(allocation({{"LSB_MCPU_HOSTS", own + ".example.org 4"}})->only_here);
   EXPECT_FALSE(allocation({{"LSB_MCPU_HOSTS", own + "-2 4"}})->only_here);
 }
 
-TEST_F(HostFile, OfAnAllocation) {
+TEST_F(HostFile, CanBeOfAnAllocation) {
   read("a\na\nb\n");
   for (const char* variable : {"PBS_NODEFILE", "LSB_DJOB_HOSTFILE"}) {
     EXPECT_THAT(allocation({{variable, path_}})->hosts, ElementsAre(Host{"a", 2}, Host{"b", 1}));
@@ -156,7 +156,7 @@ TEST_F(HostFile, OfAnAllocation) {
               ElementsAre(Host{"a", 1}, Host{"b", 1}));
 }
 
-TEST(Deal, EquallyWithoutSlots) {
+TEST(Deal, DividesEquallyWithoutSlots) {
   EXPECT_THAT(deal_ranks(5, {{"a"}, {"b"}}, MapBy::slot),
               ElementsAre(ElementsAre(0, 1, 2), ElementsAre(3, 4)));
   EXPECT_THAT(deal_ranks(5, {{"a"}, {"b"}}, MapBy::node),
@@ -167,7 +167,7 @@ TEST(Deal, EquallyWithoutSlots) {
               HasSubstr("2 hosts are too many for 1 ranks"));
 }
 
-TEST(Deal, BySlots) {
+TEST(Deal, FillsSlots) {
   const std::vector<Host> hosts = {{"a", 3}, {"b", 1}, {"c", 2}};
   EXPECT_THAT(deal_ranks(6, hosts, MapBy::slot),
               ElementsAre(ElementsAre(0, 1, 2), ElementsAre(3), ElementsAre(4, 5)));
@@ -179,7 +179,7 @@ TEST(Deal, BySlots) {
               HasSubstr("7 ranks exceed the 6 slots"));
 }
 
-// Each host once, and no parent with more children than allowed.
+// Visits each host once, and checks that no parent has more children than allowed.
 void walk(const std::vector<HostJob>& tree, size_t fanout, std::vector<int>& ranks, int depth,
           int& deepest) {
   EXPECT_LE(tree.size(), fanout);
@@ -190,7 +190,7 @@ void walk(const std::vector<HostJob>& tree, size_t fanout, std::vector<int>& ran
   }
 }
 
-TEST(Tree, NobodyStartsMoreThanTheFanout) {
+TEST(Tree, NoHostStartsMoreThanTheFanout) {
   for (const int hosts : {1, 2, 3, 4, 16, 17, 40, 300, 1000}) {
     for (const int fanout : {1, 2, 3, 16}) {
       if (fanout == 1 && hosts > 40) continue;

@@ -38,7 +38,7 @@ class Hosts : public ::testing::Test {
 
   Process start(int ranks, const std::string& hosts, const std::string& script,
                 Process::Environment environment = {}) {
-    // Loopback, so that this runs on a machine without a network.
+    // Uses loopback, so that the test runs on a machine without a network.
     environment.emplace("TUTTI_RSH", "env HOPS=1 " + shell_);
     environment.emplace("TUTTI_INTERFACE", "lo");
     return start_launcher(ranks, hosts, {"bash", "-c", script}, std::move(environment));
@@ -47,7 +47,7 @@ class Hosts : public ::testing::Test {
   std::string shell_;
 };
 
-TEST_F(Hosts, RanksAreDealtInBlocks) {
+TEST_F(Hosts, RanksAreAssignedInBlocks) {
   const Result result =
       start(5, "a,b", "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $HOPS").finish();
   EXPECT_EQ(result.code, 0) << result.err;
@@ -57,7 +57,7 @@ TEST_F(Hosts, RanksAreDealtInBlocks) {
   }
 }
 
-TEST_F(Hosts, EachTellsItsRanksWhereTheyAre) {
+TEST_F(Hosts, EachGivesItsRanksTheirDomains) {
   const Result result = start(4, "a,b", "echo $RANK at $TUTTI_DOMAIN",
                               {{"TUTTI_TOPOLOGY", "synthetic:package:2 [numa] core:1 pu:1"}})
                             .finish();
@@ -79,7 +79,7 @@ TEST_F(Hosts, AllReachTheSocketOfTheFirst) {
 }
 
 // A window title without a newline is not part of the agent's output.
-TEST_F(Hosts, ALoginFileMaySayAnything) {
+TEST_F(Hosts, LoginFileMayPrintAnything) {
   const Result result = start(2, "titled,b", "echo rank $RANK").finish();
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("[0] rank 0\n"));
@@ -87,14 +87,14 @@ TEST_F(Hosts, ALoginFileMaySayAnything) {
   EXPECT_THAT(result.err, Not(HasSubstr("ready")));
 }
 
-TEST_F(Hosts, OneThatDoesNotAnswerIsGivenUp) {
+TEST_F(Hosts, HostThatDoesNotAnswerIsGivenUp) {
   const Result result =
       start(2, "mute,b", "echo rank $RANK", {{"TUTTI_INIT_TIMEOUT", "1"}}).finish();
   EXPECT_NE(result.code, 0);
   EXPECT_THAT(result.err, HasSubstr("TUTTI_INIT_TIMEOUT"));
 }
 
-TEST_F(Hosts, OneThatIsSlowToAnswerIsToldOf) {
+TEST_F(Hosts, SlowAnswerIsReported) {
   const Result result =
       start(2, "mute,b", "echo rank $RANK", {{"TUTTI_INIT_TIMEOUT", "6"}}).finish();
   EXPECT_THAT(result.err, HasSubstr("tutti run: mute: `"));
@@ -109,8 +109,8 @@ TEST_F(Hosts, ThisOneNeedsNoShell) {
   EXPECT_THAT(result.out, HasSubstr("[1] rank 1 of localhost\n"));
 }
 
-// Its agent is killed before its rank has reported; the other agent ends afterwards.
-TEST_F(Hosts, OneThatIsLostInSilenceIsDoneWithout) {
+// Rank 1 kills the agent of host b, which cannot report the rank's end. Rank 0 ends afterwards.
+TEST_F(Hosts, OthersContinueWithoutOneThatIsLost) {
   const std::string file = shell_ + ".agent";
   const Result result =
       start(2, "a,b",
@@ -124,7 +124,7 @@ TEST_F(Hosts, OneThatIsLostInSilenceIsDoneWithout) {
   EXPECT_THAT(result.err, ContainsRegex("lost host b: .*; the others (continue|had finished)"));
 }
 
-TEST_F(Hosts, TheTokenIsOnNoCommandLine) {
+TEST_F(Hosts, CommandLinesDoNotContainTheToken) {
   const Result result =
       start(2, "a,b", "tr '\\0' ' ' < /proc/$PPID/cmdline; echo; echo \"token $TUTTI_TOKEN\"")
           .finish();
@@ -135,7 +135,7 @@ TEST_F(Hosts, TheTokenIsOnNoCommandLine) {
   EXPECT_EQ(result.out.substr(0, at).find(token), std::string::npos);
 }
 
-TEST_F(Hosts, DeathsAreToldAcrossHosts) {
+TEST_F(Hosts, DeathsAreReportedAcrossHosts) {
   const Result result = start(3, "a,b",
                               "if [ $RANK = 2 ]; then echo why >&2; kill -9 $$; fi;"
                               "read -r -u $TUTTI_LAUNCHER_FD notice; echo \"$notice\"; exit 4")
@@ -146,7 +146,7 @@ TEST_F(Hosts, DeathsAreToldAcrossHosts) {
                                         "killed by signal 9 \\(Killed\\)\n$"));
 }
 
-// 40 hosts, each of which reaches at most 3 others itself.
+// Returns 40 hosts, each of which reaches at most 3 others itself.
 std::string many_hosts(const std::string& more = "") {
   std::string hosts = "h0";
   for (int i = 1; i < 40; ++i) hosts += cat(",h", i);
@@ -167,7 +167,7 @@ TEST_F(Hosts, AreReachedThroughEachOther) {
   EXPECT_GE(holds("$PPID)"), 1) << result.out;
 }
 
-TEST_F(Hosts, ATreeOfThemIsOneJob) {
+TEST_F(Hosts, TreeOfThemIsOneJob) {
   const Result result =
       start(80, many_hosts(), "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE", kTree)
           .finish();
@@ -177,8 +177,8 @@ TEST_F(Hosts, ATreeOfThemIsOneJob) {
   }
 }
 
-// Evaluates matching lines "[0-2,5] WORDS": returns all ranks that have printed them, in one line
-// of output or in several, as on a busy machine.
+// Evaluates matching lines "[0-2,5] WORDS". Returns all ranks that have printed these words, in one
+// line of output or in several, as on a busy machine.
 std::set<int> ranks_that_printed(const std::string& output, const std::string& words) {
   std::set<int> ranks;
   const std::regex line("\\[([0-9,-]+)\\] " + words + "\n");
@@ -193,7 +193,7 @@ std::set<int> ranks_that_printed(const std::string& output, const std::string& w
   return ranks;
 }
 
-TEST_F(Hosts, DeathsAreToldThroughTheTree) {
+TEST_F(Hosts, DeathsAreReportedThroughTheTree) {
   const Result result = start(40, many_hosts(),
                               "if [ $RANK = 39 ]; then kill -9 $$; fi;"
                               "read -r -u $TUTTI_LAUNCHER_FD notice; echo \"$notice\"; exit 4",
@@ -225,15 +225,15 @@ TEST_F(Hosts, NothingOutlivesATreeWhoseLauncherIsKilled) {
   EXPECT_EQ(launcher.finish().code, 137);
 }
 
-// The agent of the first host, through which others are reached.
-TEST_F(Hosts, AHostThatTakesOthersWithItIsNamedSo) {
+// Kills the agent of the first host, through which others are reached.
+TEST_F(Hosts, LostHostIsNamedWithTheHostsBehindIt) {
   const Result result =
       start(40, many_hosts(), "[ $RANK = 0 ] && kill -9 $PPID; sleep 1000 & wait", kTree).finish();
   EXPECT_EQ(result.code, 137);
   EXPECT_THAT(result.err, HasSubstr("lost host h0 and the hosts reached through it"));
 }
 
-TEST_F(Hosts, AHostThatCannotBeReachedThroughTheTreeIsNamed) {
+TEST_F(Hosts, UnreachableHostOfTheTreeIsNamed) {
   const Result result =
       start(41, many_hosts(",down"), "read -r -u $TUTTI_LAUNCHER_FD notice", kTree).finish();
   EXPECT_EQ(result.code, 255);
@@ -241,7 +241,7 @@ TEST_F(Hosts, AHostThatCannotBeReachedThroughTheTreeIsNamed) {
 }
 
 // The real ssh passes its arguments to a shell on the other host, which splits them again.
-TEST_F(Hosts, TheProgramMayLieAnywhere) {
+TEST_F(Hosts, ProgramMayBeInAnyFolder) {
   namespace fs = std::filesystem;
   std::ofstream(shell_) << "#!/bin/sh\nshift\nexec sh -c \"$*\"\n";
   const fs::path folder = ::testing::TempDir() + cat("an odd 'folder' of $HOME; \"", ::getpid());
@@ -274,21 +274,21 @@ TEST_F(Hosts, NothingOutlivesALauncherThatIsKilled) {
   EXPECT_EQ(launcher.finish().code, 137);
 }
 
-TEST_F(Hosts, AHostThatGoesDownEndsTheJob) {
+TEST_F(Hosts, LostHostEndsTheJob) {
   Process launcher = start(2, "a,b", "[ $RANK = 1 ] && kill -9 $PPID; sleep 1000 & wait");
   const Result result = launcher.finish();
   EXPECT_EQ(result.code, 137);
   EXPECT_THAT(result.err, HasSubstr("lost host b"));
 }
 
-TEST_F(Hosts, AHostThatCannotBeReachedIsNamed) {
+TEST_F(Hosts, UnreachableHostIsNamed) {
   const Result result = start(2, "a,down", "read -r -u $TUTTI_LAUNCHER_FD notice").finish();
   EXPECT_EQ(result.code, 255);
   EXPECT_THAT(result.err, HasSubstr("lost host down"));
   EXPECT_THAT(result.err, HasSubstr("remedy: try `"));
 }
 
-TEST_F(Hosts, AProgramThatIsNotThereIsNamedWithTheHost) {
+TEST_F(Hosts, MissingProgramIsNamedWithTheHost) {
   const Result result = start_launcher(2, "a,b", {"no-such-program"},
                                        {{"TUTTI_RSH", shell_}, {"TUTTI_INTERFACE", "lo"}})
                             .finish();

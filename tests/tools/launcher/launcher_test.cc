@@ -24,10 +24,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// Ends when another rank does, and prints the launcher's notice.
+// Waits until another rank ends, and prints the launcher's notice.
 const std::string kReadNotice = "read -r -u $TUTTI_LAUNCHER_FD notice; echo \"$notice\"; ";
 
-// The same line of ranks 0 and 1, merged if both printed it within the launcher's window.
+// Matches the same line of ranks 0 and 1, merged if both printed it within the launcher's window.
 auto FromBothRanks(const std::string& line) {
   return ::testing::AnyOf(cat("[0,1] ", line, '\n'), cat("[0] ", line, "\n[1] ", line, '\n'),
                           cat("[1] ", line, "\n[0] ", line, '\n'));
@@ -38,14 +38,14 @@ std::string last_line(const std::string& text) {
   return lines.empty() ? "" : lines.back();
 }
 
-TEST(Launcher, RunsAProgramThatNeverHeardOfIt) {
+TEST(Launcher, RunsAnyProgram) {
   const Result result = start_launcher(2, "-", {"echo", "hi"}).finish();
   EXPECT_EQ(result.code, 0);
   EXPECT_THAT(result.out, FromBothRanks("hi"));
   EXPECT_EQ(result.err, "");
 }
 
-TEST(Launcher, TellsRanksWhoTheyAre) {
+TEST(Launcher, GivesRanksTheirPlaceInTheJob) {
   const Result result = launch_script(
       3,
       "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR;"
@@ -76,7 +76,7 @@ TEST(Launcher, KeepsTheUsersTokenAndThreads) {
   EXPECT_EQ(result.out, "[0] a token that is mine 7\n");
 }
 
-TEST(Launcher, BindsRanksToDisjointCoresUnlessToldNotTo) {
+TEST(Launcher, BindsRanksToDisjointCoresUnlessDisabled) {
   cpu_set_t allowed;
   ASSERT_EQ(::sched_getaffinity(0, sizeof allowed, &allowed), 0);
   const std::string script = "taskset -cp $$ | sed 's/.*: //'";
@@ -91,7 +91,7 @@ TEST(Launcher, BindsRanksToDisjointCoresUnlessToldNotTo) {
   EXPECT_NE(lines[0].substr(4), lines[1].substr(4));
 }
 
-TEST(Launcher, TellsRanksWhereTheyAre) {
+TEST(Launcher, GivesRanksTheirDomains) {
   const std::string script = "echo $RANK at $TUTTI_DOMAIN.";
   const Process::Environment environment = {
       {"TUTTI_TOPOLOGY", "synthetic:package:2 [numa] l3:2 core:1 pu:1"},
@@ -103,7 +103,7 @@ TEST(Launcher, TellsRanksWhereTheyAre) {
   EXPECT_THAT(launch_script(5, script, environment).out, HasSubstr("] 4 at .\n"));
 }
 
-TEST(Launcher, BindsNobodyToTheCoresOfAnotherHost) {
+TEST(Launcher, BindsNoRankToTheCoresOfAnotherHost) {
   const std::string script = "taskset -cp $$ | sed 's/.*: //'";
   const std::string unbound = launch_script(1, script, {{"TUTTI_BIND", "none"}}).out;
   const std::string here = unbound.substr(unbound.find(' '));
@@ -134,7 +134,7 @@ TEST(Launcher, EachRanksLinesStayInOrder) {
   }
 }
 
-TEST(Launcher, ReturnsTheExitCodeOfTheRankThatFailedAndShowsItsErrorOnce) {
+TEST(Launcher, ReturnsTheExitCodeOfTheFailedRankAndShowsItsErrorOnce) {
   const Result result = launch_script(3, "if [ $RANK = 1 ]; then echo the cause >&2; exit 3; fi; " +
                                              kReadNotice + "echo the consequence >&2; exit 5");
   EXPECT_EQ(result.code, 3);
@@ -146,7 +146,7 @@ TEST(Launcher, ReturnsTheExitCodeOfTheRankThatFailedAndShowsItsErrorOnce) {
 }
 
 // A rank that exits with 0 while others need it has not failed itself.
-TEST(Launcher, TellsWhoHadEndedBefore) {
+TEST(Launcher, NamesRanksThatHadEndedBefore) {
   const Result result = launch_script(
       4, "[ $RANK = 0 ] || exit 0; " + kReadNotice + kReadNotice + kReadNotice + "exit 3");
   EXPECT_EQ(result.code, 3);
@@ -155,7 +155,7 @@ TEST(Launcher, TellsWhoHadEndedBefore) {
                     EndsWith("code 3; ranks 1-3 had ended before, with exit code 0")));
 }
 
-TEST(Launcher, TellsHowARankWasKilled) {
+TEST(Launcher, ReportsHowARankWasKilled) {
   const Result result =
       launch_script(3, "if [ $RANK = 2 ]; then kill -9 $$; fi; " + kReadNotice + "exit 1");
   EXPECT_EQ(result.code, 137);
@@ -164,8 +164,8 @@ TEST(Launcher, TellsHowARankWasKilled) {
               AllOf(HasSubstr("rank 2 ("), EndsWith("was killed by signal 9 (Killed)")));
 }
 
-// The others fail because of these two and are not to blame.
-TEST(Launcher, TellsOfAllThatWereKilled) {
+// The other ranks fail because of ranks 2 and 0, and are not reported.
+TEST(Launcher, ReportsAllRanksThatWereKilled) {
   const Result result = launch_script(4, "[ $RANK = 2 ] && kill -9 $$; " + kReadNotice +
                                              "[ $RANK = 0 ] && kill -11 $$; " + kReadNotice +
                                              "[ $RANK = 1 ] && kill -ABRT $$; exit 1");
@@ -178,7 +178,7 @@ TEST(Launcher, TellsOfAllThatWereKilled) {
   EXPECT_THAT(result.err, Not(HasSubstr("tutti run: rank 3")));
 }
 
-TEST(Launcher, ARankThatIsDoneIsNoFailure) {
+TEST(Launcher, FinishedRankIsNoFailure) {
   const Result result =
       launch_script(2, "if [ $RANK = 1 ]; then exit 0; fi; " + kReadNotice + "exit 0");
   EXPECT_EQ(result.code, 0);
@@ -186,7 +186,7 @@ TEST(Launcher, ARankThatIsDoneIsNoFailure) {
   EXPECT_THAT(result.err, IsEmpty());
 }
 
-TEST(Launcher, AProgramThatIsNotThereIsOneClearError) {
+TEST(Launcher, MissingProgramIsOneClearError) {
   const Result missing = start_launcher(4, "-", {"no-such-program"}).finish();
   EXPECT_EQ(missing.code, 127);
   EXPECT_THAT(missing.err, HasSubstr("cannot run 'no-such-program'"));
@@ -198,7 +198,7 @@ TEST(Launcher, AProgramThatIsNotThereIsOneClearError) {
   EXPECT_THAT(directory.err, HasSubstr("cannot run '/'"));
 }
 
-TEST(Launcher, AProgramForAnotherProcessorIsOneClearError) {
+TEST(Launcher, ProgramForAnotherProcessorIsOneClearError) {
   const std::string path = ::testing::TempDir() + cat("foreign", ::getpid());
   std::string program(200, '\0');  // an ELF header of 64 bits, for processor 0xfeed
   program.replace(0, 20, std::string("\177ELF\2\1\1\0\0\0\0\0\0\0\0\0\2\0\xed\xfe", 20));
@@ -212,7 +212,7 @@ TEST(Launcher, AProgramForAnotherProcessorIsOneClearError) {
 }
 
 // A script without a shebang line is run by sh, as in any shell.
-TEST(Launcher, AScriptNeedsNoShebang) {
+TEST(Launcher, ScriptNeedsNoShebang) {
   const std::string path = ::testing::TempDir() + cat("script", ::getpid());
   std::ofstream(path) << "echo it runs\n";
   ::chmod(path.c_str(), 0700);
@@ -221,7 +221,7 @@ TEST(Launcher, AScriptNeedsNoShebang) {
   EXPECT_EQ(result.out, "[0] it runs\n") << result.err;
 }
 
-TEST(Launcher, OutputThatIsLostIsAFailure) {
+TEST(Launcher, LostOutputIsAFailure) {
   Process launcher(
       {"bash", "-c", "\"$@\" > /dev/full", "-", launcher_path(), "2", "-", "1", "echo"});
   const Result result = launcher.finish();
@@ -229,7 +229,7 @@ TEST(Launcher, OutputThatIsLostIsAFailure) {
   EXPECT_THAT(result.err, HasSubstr("cannot write to standard output: No space left on device"));
 }
 
-TEST(Launcher, ClosedStreamsAreNotTakenForOthers) {
+TEST(Launcher, ClosedStreamsAreNotReplacedByOtherFiles) {
   Process launcher({"bash", "-c", "\"$@\" 2> >(cat) <&- >&-", "-", launcher_path(), "2", "-", "1",
                     "bash", "-c", "read -r line; echo read $? >&2; echo unseen"});
   const Result result = launcher.finish();
@@ -264,7 +264,7 @@ TEST_F(TokenFile, IsReadForTheRanks) {
   EXPECT_THAT(launch().out, FromBothRanks("a secret of the job"));
 }
 
-TEST_F(TokenFile, ThatIsOfNoUseIsNamed) {
+TEST_F(TokenFile, UnusableFileIsNamed) {
   expect_refusal("No such file or directory");
   write("\n");
   expect_refusal("the file is empty");
@@ -277,7 +277,7 @@ TEST_F(TokenFile, ThatIsOfNoUseIsNamed) {
   expect_refusal("the file is not a regular file");
 }
 
-TEST(Launcher, NonsenseIsRefused) {
+TEST(Launcher, InvalidOptionsAreRefused) {
   EXPECT_THAT(start_launcher(0, "-", {"true"}).finish().err, HasSubstr("0 ranks"));
   EXPECT_THAT(start_launcher(1, "a,b", {"true"}).finish().err, HasSubstr("2 hosts are too many"));
   EXPECT_THAT(start_launcher(1, "-", {}).finish().err, HasSubstr("no program"));
@@ -285,7 +285,7 @@ TEST(Launcher, NonsenseIsRefused) {
               HasSubstr("'-oProxyCommand=sh' is not a host name"));
 }
 
-TEST(Launcher, TheFirstRankReadsItsStandardInput) {
+TEST(Launcher, FirstRankReadsTheStandardInput) {
   const Result result =
       Process({"bash", "-c",
                cat("echo hello | ", launcher_path(), " 2 - 1 bash -c 'cat; echo end of $RANK'")})

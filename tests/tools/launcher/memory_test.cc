@@ -42,7 +42,7 @@ class MemoryEvents : public ::testing::Test {
   const fs::path root_;
 };
 
-TEST_F(MemoryEvents, OfAControlGroup) {
+TEST_F(MemoryEvents, NameAControlGroup) {
   second_version("/batch/job", 3);
   write("sys/fs/cgroup/batch/job/memory.max", "max\n");
   write("sys/fs/cgroup/batch/memory.max", "67108864\n");
@@ -60,7 +60,7 @@ TEST_F(MemoryEvents, OfAControlGroup) {
   EXPECT_THAT(watch.explain(2), AllOf(HasSubstr("probably by"), HasSubstr("1 of 2 processes")));
 }
 
-TEST_F(MemoryEvents, OfTheFirstVersion) {
+TEST_F(MemoryEvents, ReadTheFirstVersion) {
   write("proc/self/cgroup", "5:cpu,memory:/user\n1:name=systemd:/x\n0::/y\n");
   const auto kills = [&](int count) {
     write("sys/fs/cgroup/memory/user/memory.oom_control",
@@ -77,8 +77,8 @@ TEST_F(MemoryEvents, OfTheFirstVersion) {
             "100 MiB)");
 }
 
-// As in a container, whose own group is mounted although /proc shows the host's path for it.
-TEST_F(MemoryEvents, OfAGroupThatIsTheMount) {
+// The container's own group is mounted, although /proc shows the host's path for it.
+TEST_F(MemoryEvents, ReadAGroupThatIsTheMount) {
   write("proc/self/cgroup", "0::/docker/0123\n");
   write("sys/fs/cgroup/memory.events", "oom_kill 0\n");
   OutOfMemoryWatch watch(root_);
@@ -86,7 +86,7 @@ TEST_F(MemoryEvents, OfAGroupThatIsTheMount) {
   EXPECT_EQ(watch.explain(1), "by the kernel's out-of-memory killer");
 }
 
-TEST_F(MemoryEvents, OfTheWholeHost) {
+TEST_F(MemoryEvents, CountTheWholeHost) {
   second_version("/", 0);
   OutOfMemoryWatch watch(root_);
   EXPECT_EQ(watch.explain(1), "");
@@ -97,7 +97,7 @@ TEST_F(MemoryEvents, OfTheWholeHost) {
       "that time");
 }
 
-TEST_F(MemoryEvents, WithoutAnyFile) {
+TEST_F(MemoryEvents, ReportNothingWithoutFiles) {
   fs::remove_all(root_);
   EXPECT_EQ(OutOfMemoryWatch(root_).explain(1), "");
 }
@@ -139,7 +139,7 @@ class Group {
   bool limited_ = false;
 };
 
-TEST(OutOfMemory, IsToldByTheLauncherAndToTheRanks) {
+TEST(OutOfMemory, LauncherAndRanksReportIt) {
   const Group group;
   if (!group.limited()) GTEST_SKIP() << "no control group may be made here";
   const std::string rank =  // one line of 200 MiB, which is kept until its end

@@ -43,10 +43,10 @@ class OutputTest : public testing::Test {
   Pipe err_ = make_pipe();
 };
 
-TEST_F(OutputTest, EqualLinesBecomeOneWithTheRanks) {
+TEST_F(OutputTest, EqualLinesAreMergedWithTheRanks) {
   Output output = make(4);
   for (int rank : {2, 0, 3}) output.add(rank, Stream::out, "hello\n", start_);
-  EXPECT_EQ(out(), "");  // it waits for the fourth
+  EXPECT_EQ(out(), "");  // the line waits for the fourth rank
   output.show_due(start_ + Output::kWindow);
   EXPECT_EQ(out(), "[0,2,3] hello\n");
   output.add(1, Stream::out, "hello\n", start_ + Output::kWindow);
@@ -54,14 +54,14 @@ TEST_F(OutputTest, EqualLinesBecomeOneWithTheRanks) {
   EXPECT_EQ(out(), "[1] hello\n");
 }
 
-TEST_F(OutputTest, ALineThatAllRanksPrintedWaitsNoLonger) {
+TEST_F(OutputTest, LineThatAllRanksPrintedWaitsNoLonger) {
   Output output = make(2);
   output.add(0, Stream::out, "a\n", start_);
   output.add(1, Stream::out, "a\n", start_);
   EXPECT_EQ(out(), "[0,1] a\n");
 }
 
-TEST_F(OutputTest, EqualLinesMeetPastLinesThatDiffer) {
+TEST_F(OutputTest, EqualLinesAreMergedPastDifferentOnes) {
   Output output = make(3);
   for (int rank = 0; rank < 3; ++rank) {
     output.add(rank, Stream::out, "begin\nrank " + std::to_string(rank) + "\nend\n", start_);
@@ -70,7 +70,7 @@ TEST_F(OutputTest, EqualLinesMeetPastLinesThatDiffer) {
   EXPECT_EQ(out(), "[0-2] begin\n[0] rank 0\n[1] rank 1\n[2] rank 2\n[0-2] end\n");
 }
 
-TEST_F(OutputTest, OwnOrderIsKeptWhereRanksDisagree) {
+TEST_F(OutputTest, OrderOfARankIsKeptIfRanksDiffer) {
   Output output = make(2);
   output.add(0, Stream::out, "a\nb\na\n", start_);
   output.add(1, Stream::out, "b\na\nb\n", start_);
@@ -87,7 +87,7 @@ TEST_F(OutputTest, OwnOrderIsKeptWhereRanksDisagree) {
   }
 }
 
-TEST_F(OutputTest, StreamsStayApart) {
+TEST_F(OutputTest, StreamsAreNotMerged) {
   Output output = make(2);
   output.add(0, Stream::out, "x\n", start_);
   output.add(1, Stream::err, "x\n", start_);
@@ -106,14 +106,14 @@ TEST_F(OutputTest, LinesArriveInPieces) {
   EXPECT_EQ(out(), "[0] last\n");
 }
 
-TEST_F(OutputTest, OfAProgressLineTheLastStateIsShown) {
+TEST_F(OutputTest, LastStateOfAProgressLineIsShown) {
   Output output = make(1);
   output.add(0, Stream::out, "10%\r50%\r", start_);
   output.add(0, Stream::out, "100%\nwindows\r\n", start_);
   EXPECT_EQ(out(), "[0] 100%\n[0] windows\n");
 }
 
-TEST_F(OutputTest, WithoutPrefixesBytesPass) {
+TEST_F(OutputTest, BytesPassWithoutPrefixes) {
   Output output = make(2, /*prefix_lines=*/false);
   output.add(0, Stream::out, "10%\r", start_);
   EXPECT_EQ(out(), "10%\r");
@@ -121,19 +121,19 @@ TEST_F(OutputTest, WithoutPrefixesBytesPass) {
   EXPECT_EQ(err(), "oops");
 }
 
-TEST_F(OutputTest, TheTailIsTheLastLinesOfStandardErrorUnlessTheyAreOnTheScreen) {
+TEST_F(OutputTest, TailHasTheLastErrorLinesUnlessTheyAreOnTheScreen) {
   Output output = make(2);
   for (int i = 0; i < 30; ++i) {
     output.add(1, Stream::err, "line " + std::to_string(i) + "\n", start_);
   }
   output.finish();
   EXPECT_EQ(output.tail(1), "");  // nothing came after it
-  EXPECT_EQ(output.tail(0), "");  // it said nothing
+  EXPECT_EQ(output.tail(0), "");  // rank 0 printed nothing
   for (int64_t i = 1; i < Output::kOnScreen; ++i) {
     output.add(0, Stream::err, "later " + std::to_string(i) + "\n", start_ + milliseconds(1));
   }
   output.finish();
-  EXPECT_EQ(output.tail(1), "");  // it is still seen
+  EXPECT_EQ(output.tail(1), "");  // the line is still on the screen
   output.add(0, Stream::err, "much later\n", start_ + milliseconds(1));
   output.finish();
   const std::string tail = output.tail(1);
@@ -141,7 +141,7 @@ TEST_F(OutputTest, TheTailIsTheLastLinesOfStandardErrorUnlessTheyAreOnTheScreen)
   EXPECT_TRUE(tail.ends_with("[1] line 29\n")) << tail;
 }
 
-TEST_F(OutputTest, AFloodDoesNotWait) {
+TEST_F(OutputTest, ManyLinesDoNotWait) {
   Output output = make(2);
   std::string lines;
   for (int i = 0; i < 3000; ++i) lines += "x" + std::to_string(i) + "\n";
@@ -149,7 +149,7 @@ TEST_F(OutputTest, AFloodDoesNotWait) {
   EXPECT_TRUE(out().starts_with("[0] x0\n[0] x1\n"));
 }
 
-TEST(Protocol, AnyBytesTravel) {
+TEST(Protocol, EveryByteCanBeSent) {
   std::string bytes;
   for (int i = 0; i < 256; ++i) bytes += static_cast<char>(i);
   const Json json = {{"text", to_json_text(bytes)}};
@@ -157,7 +157,7 @@ TEST(Protocol, AnyBytesTravel) {
   EXPECT_THROW(from_json_text("\xe2\x82\xac"), Error);
 }
 
-TEST(Protocol, JobsAndExitsTravel) {
+TEST(Protocol, JobsAndExitsCanBeSent) {
   const HostJob job{.host = "b",
                     .display = "b",
                     .ranks = {2, 3, 7},

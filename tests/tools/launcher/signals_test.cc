@@ -38,7 +38,7 @@ std::vector<Watched> watch_all(const std::vector<std::string>& lines) {
   return watched;
 }
 
-TEST(Signals, AnInterruptReachesTheRanks) {
+TEST(Signals, InterruptReachesTheRanks) {
   Process launcher = start_launcher(
       2, "-", {"bash", "-c", "trap 'echo cleaned $RANK; exit 0' INT; echo $RANK; " + kWait});
   launcher.read_lines(2);
@@ -50,7 +50,7 @@ TEST(Signals, AnInterruptReachesTheRanks) {
   EXPECT_THAT(result.err, EndsWith("ended by signal 2 (Interrupt)\n"));
 }
 
-TEST(Signals, ASecondInterruptKills) {
+TEST(Signals, SecondInterruptKills) {
   Process launcher =
       start_launcher(2, "-", {"bash", "-c", "trap 'echo stays $RANK' INT TERM; echo $$; " + kWait});
   const std::vector<Watched> ranks = watch_all(launcher.read_lines(2));
@@ -87,8 +87,8 @@ bool comes_to_be_stopped(pid_t pid, bool stopped) {
   return (state_of(pid) == 'T') == stopped;
 }
 
-// As Ctrl-Z and a shell's fg do.
-TEST(Signals, RanksStandStillWithTheLauncher) {
+// Sends the signals of Ctrl-Z and of a shell's fg.
+TEST(Signals, RanksStopWithTheLauncher) {
   Process launcher =
       start_launcher(2, "-", {"bash", "-c", "trap 'exit 0' USR1; echo $$; " + kWait});
   const std::vector<std::string> lines = launcher.read_lines(2);
@@ -105,7 +105,7 @@ TEST(Signals, RanksStandStillWithTheLauncher) {
   EXPECT_EQ(launcher.finish().code, 0);
 }
 
-TEST(Signals, ARankKilledFromOutsideEndsTheOthersThatDoNotWantTo) {
+TEST(Signals, RankKilledFromOutsideEndsTheOthers) {
   Process launcher =
       start_launcher(3, "-", {"bash", "-c", "trap '' TERM; sleep 1000 & echo $$ $!; wait"});
   const std::vector<std::string> lines = launcher.read_lines(3);
@@ -117,10 +117,11 @@ TEST(Signals, ARankKilledFromOutsideEndsTheOthersThatDoNotWantTo) {
   const std::string rank = lines[1].substr(1, 1);
   EXPECT_THAT(result.err, HasSubstr("rank " + rank + " ("));
   EXPECT_THAT(result.err, EndsWith("was killed by signal 9 (Killed)\n"));
-  for (const Watched& process : processes) process.wait_for_end();  // a group's end is not awaited
+  // the launcher does not wait for the end of a group
+  for (const Watched& process : processes) process.wait_for_end();
 }
 
-TEST(Signals, AStoppedRankThatIsAllThatIsLeftIsEnded) {
+TEST(Signals, StoppedRankIsEndedIfItIsTheOnlyOneLeft) {
   const Result result =
       launch_script(3, "[ $RANK != 1 ] || kill -STOP $$", {{"TUTTI_TIMEOUT", "0.3"}});
   EXPECT_EQ(result.code, 137);
@@ -128,7 +129,7 @@ TEST(Signals, AStoppedRankThatIsAllThatIsLeftIsEnded) {
   EXPECT_THAT(result.err, HasSubstr("it was stopped for 0.3 s after all others had ended"));
 }
 
-TEST(Signals, WhatRanksLeaveBehindIsEnded) {
+TEST(Signals, LeftoverProcessesAreEnded) {
   Process launcher = start_launcher(1, "-", {"bash", "-c", "sleep 1000 & echo $!"});
   const std::vector<Watched> left = watch_all(launcher.read_lines(1));
   EXPECT_EQ(launcher.finish().code, 0);

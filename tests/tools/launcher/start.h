@@ -15,11 +15,12 @@ using testing::Watched;
 // Returns the path of the program under test.
 std::string launcher_path();
 
-// Starts one with `ranks` ranks on `hosts` ("-": this host), with prefixes, each running `command`.
+// Starts a launcher with `ranks` ranks on `hosts` ("-": this host), with prefixes, each running
+// `command`.
 Process start_launcher(int ranks, const std::string& hosts, std::vector<std::string> command,
                        Process::Environment environment = {});
 
-// Runs `script` in bash on this host to completion.
+// Runs `script` in bash on each rank of this host until all have ended.
 Result launch_script(int ranks, const std::string& script, Process::Environment environment = {});
 
 }  // namespace tutti::tool

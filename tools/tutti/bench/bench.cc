@@ -104,7 +104,7 @@ std::vector<Series> time_in_turns(Communicator& comm, bench::Measurement& measur
       series[algorithms.size() + i].add(
           peers[i]->run(c.collective, bench::element_count(c, comm.size()), warm_up, timed));
     }
-    // The peers' turn: ranks that wait here sleep.
+    // Ranks that run no peer sleep here until the peers have run.
     comm.barrier();
   }
   return series;
@@ -264,7 +264,7 @@ void check_shared(const BenchOptions& options) {
   throw UsageError("--load and --quota require -n of at least 2, and no launcher");
 }
 
-// Starts the ranks, and the load and the limit under which they run.
+// Starts the ranks and, with --load or --quota, busy processes or a limit of processor time.
 int launch_beside(const BenchOptions& options) {
   if (!options.is_shared()) return launch_self({.ranks = options.ranks});
   const bench::BusyProcesses neighbours(options.load);

@@ -22,8 +22,8 @@ size_t width(const std::string& text) {
   return std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; });
 }
 
-// Returns the supported numbers of ranks on one host, and the reason why others are not: "1-4, 6,
-// 8-10, ...: reason".
+// Returns the supported numbers of ranks on one host, and the reason why other numbers are not
+// supported: "1-4, 6, 8-10, ...: reason".
 std::string where_it_runs(const Algorithm& algorithm) {
   constexpr int kShown = 16;
   constexpr int kLast = 64;

@@ -37,8 +37,8 @@ struct BenchOptions {
   std::string csv;
   std::string plot;
 
-  // Returns true if other processes or a limit delay the calls. Their 90th percentile is then
-  // shown.
+  // Returns true if other processes or a limit delay the calls. The 90th percentile of the times is
+  // then shown.
   bool is_shared() const { return load > 0 || quota > 0; }
   bool all() const { return algorithm == "all"; }
 };

@@ -18,7 +18,8 @@ struct PlotLine {
 
 class BenchPlot {
  public:
-  // Creates the plot; with an empty path there is none. Throws as Picture does.
+  // Creates the plot; with an empty path nothing is drawn. Throws the errors of Picture's
+  // constructor.
   explicit BenchPlot(std::string path) : picture_(std::move(path), "--plot") {}
 
   bool wanted() const { return picture_.wanted(); }

@@ -91,10 +91,10 @@ bool BenchReport::stands_for_tutti(const BenchRow& row) const {
   return does_something && (!options_.all() || row.is_auto);
 }
 
-// Warns that ranks share cores, which makes calls far slower.
+// Warns if the ranks share cores, which makes calls far slower.
 void BenchReport::print_sharing() const {
   const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
-  // true if `-n` has started all ranks, on this host
+  // true if `-n` has started all ranks on this host
   const bool all_here = options_.ranks == comm_->size();
   if (!all_here || comm_->size() <= cores) return;
   std::printf("# %d ranks share %ld cores: the times include waiting for a core\n", comm_->size(),

@@ -23,7 +23,7 @@ struct BenchRow {
   double time_us = 0;  // median time
   double min_us = 0;
   double p90_us = 0;  // 90th percentile of the time
-  double algbw = 0;   // algorithm and bus bandwidth in GB/s
+  double algbw = 0;   // algorithm bandwidth in GB/s
   double busbw = 0;
   uint64_t wrong = 0;
   double in_place_us = 0;  // with --in-place: the median time in place
@@ -40,8 +40,8 @@ struct BenchRow {
   std::optional<double> ratio(size_t peer) const;
 };
 
-// The output. The constructor opens the files, so that a wrong path is reported before anything is
-// timed. All methods throw Error(system) if a file cannot be written.
+// Collects and writes the output. The constructor opens the files, so that a wrong path is reported
+// before anything is timed. All methods throw Error(system) if a file cannot be written.
 class BenchReport {
  public:
   // Opens the files. With a null `comm` the report only checks that the files can be written.

@@ -81,7 +81,7 @@ constexpr size_t kNumbers = sizeof(Step) / sizeof(double);
 
 double now() { return Seconds(Clock::now().time_since_epoch()).count(); }
 
-// Returns the steps by rank, then by step number.
+// Returns the steps of all ranks, indexed by rank and then by step.
 std::vector<std::vector<Step>> run_steps(Communicator& stages, Executor& executor,
                                          const PipelineReport& report, SleepingStage& stage,
                                          int steps, bool barriers) {

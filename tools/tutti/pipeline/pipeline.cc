@@ -220,7 +220,7 @@ void refuse_what_does_not_fit(const Command& command, const PipelineOptions& opt
       throw UsageError(cat(detail, " requires --measure"));
     }
   }
-  // --measure measures the time of a message, so it cannot be given.
+  // --measure measures the time of a message, so --message cannot be given.
   if (options.measure && command.count("--message") > 0) {
     throw UsageError("--measure excludes --message");
   }

@@ -21,7 +21,7 @@ struct PipelineReport {
   std::optional<training::pipeline::ClosedForm> closed_form;
 
   // For schedules without flushes: the time of m more micro-batches in a continuing run, and the
-  // idle fraction. Not set if such a run needs longer updates.
+  // idle fraction. Not set if the schedule does not support 2 m micro-batches.
   struct Unflushed {
     double period = 0;
     double bubble = 0;

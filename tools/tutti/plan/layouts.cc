@@ -1,4 +1,4 @@
-// tutti plan --model --cluster: ranked layouts.
+// Implements tutti plan --model --cluster: ranks layouts by their predicted step time.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

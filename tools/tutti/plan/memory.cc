@@ -48,7 +48,7 @@ Json print_types(double parameters) {
   return types;
 }
 
-// Prints mixed precision with Adam: 2 + 2 + (4 + 4 + 4) bytes per parameter.
+// Prints the bytes of mixed-precision training with Adam: 2 + 2 + (4 + 4 + 4) per parameter.
 Json print_states(double parameters) {
   return {{"parameters", print_row("parameters, 16 bits", 2 * parameters)},
           {"gradients", print_row("gradients, 16 bits", 2 * parameters)},
@@ -60,7 +60,7 @@ Json print_states(double parameters) {
 }
 
 Json print_zero(double parameters, int ranks) {
-  constexpr const char* kVolumes[kStages] = {"2", "2", "2", "3"};  // in parameters
+  constexpr const char* kVolumes[kStages] = {"2", "2", "2", "3"};  // values sent per parameter
   Json stages = Json::array();
   for (int stage = 0; stage < kStages; ++stage) {
     const double bytes = planner::zero_bytes(parameters, stage, ranks);

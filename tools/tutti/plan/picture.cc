@@ -81,7 +81,7 @@ std::string picture_of(const planner::Job& job, const planner::PlannedLayout& pl
   const int usual = l.virtual_stages > 1 ? 2 : 4;
   const int each = std::clamp(kMostEntries / (l.stages * l.stages), 1, usual);
   const int shown = std::max(1, std::min(static_cast<int>(all), each * l.stages));
-  const int whole = shown - shown % l.stages;  // the nearest number that interleaving supports
+  const int whole = shown - shown % l.stages;  // the next lower number that interleaving supports
   const int micro_batches = l.virtual_stages > 1 ? std::max(whole, l.stages) : shown;
   const pipeline::ScheduleKind& kind =
       pipeline::schedule_named(l.virtual_stages > 1 ? "interleaved" : "1f1b");
@@ -89,7 +89,8 @@ std::string picture_of(const planner::Job& job, const planner::PlannedLayout& pl
       kind,
       {.ranks = l.stages, .micro_batches = micro_batches, .virtual_stages = l.virtual_stages}));
   check(plan);
-  // Milliseconds of a micro-batch on a stage. Backward takes 2/3 of it, or 3/4 with recomputation.
+  // Milliseconds that a micro-batch takes on a stage. Backward is 2/3 of them, or 3/4 with
+  // recomputation.
   const double busy = 1e3 * (time.computing + time.tensor + time.context + time.dispatch) / turns /
                       all / l.virtual_stages;
   const double forward = busy / (l.recompute == planner::Recompute::full ? 4 : 3);

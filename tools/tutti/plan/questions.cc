@@ -1,4 +1,4 @@
-// tutti plan --days and --largest.
+// Implements tutti plan --days and --largest.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

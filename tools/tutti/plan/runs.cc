@@ -1,4 +1,4 @@
-// tutti plan --predict and --fit: tables of measured runs.
+// Implements tutti plan --predict and --fit for tables of measured runs.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

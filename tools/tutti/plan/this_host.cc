@@ -1,4 +1,4 @@
-// tutti plan --cluster localhost: layouts of ranks on this host's processors.
+// Implements tutti plan --cluster localhost: plans layouts of ranks on this host's processors.
 #include <algorithm>
 #include <string>
 #include <utility>

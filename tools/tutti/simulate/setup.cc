@@ -24,9 +24,9 @@ namespace tutti::tool {
 
 namespace {
 
-// Maximum steps over all ranks of an algorithm tried for `auto`.
+// Maximum number of steps over all ranks of an algorithm that is tried for `auto`.
 constexpr int64_t kMostStepsTried = 2'000'000;
-constexpr int kMostAsOne = 64;  // maximum ranks of a host that are compared for symmetry
+constexpr int kMostAsOne = 64;  // maximum number of ranks of a host that are compared for symmetry
 
 double number_in(std::string_view text, const std::string& option, double least) {
   const auto value = parse_number<double>(text);
@@ -202,8 +202,8 @@ std::vector<const Algorithm*> algorithms_to_play(const SimulateOptions& o, Colle
       chosen.push_back(candidate.algorithm);
     }
   }
-  // If ranks forward data of others, few other algorithms use all links, so these rings are tried
-  // as well.
+  // If ranks forward data of others, few other algorithms use all links, so the rings that `tutti
+  // topo` finds are tried as well.
   if (network.graph().ends_forward() && collective == Collective::all_reduce && shape.ranks > 2 &&
       shape.ranks <= kMostInRings && o.fail.empty()) {
     chosen.push_back(&found_rings(network, shape.ranks));

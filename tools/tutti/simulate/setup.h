@@ -59,7 +59,7 @@ struct SimulateOptions {
   int zero = 0;
   double optimizer_us = 0;
   bool recomputes = false;
-  std::vector<std::string> sync;  // ways to synchronize, as of --sync
+  std::vector<std::string> sync;  // values of --sync
   int64_t updates = 100;
 
   bool tries_several() const { return algorithm == "all" || algorithm == "auto"; }
@@ -74,14 +74,14 @@ struct SimulateOptions {
 // are not included.
 void take_gpu_class(SimulateOptions& options);
 
-// A network with its faults, and options of how ranks are simulated on it.
+// A network with its faults, and the options of simulations on it.
 struct SimulatedNetwork {
   explicit SimulatedNetwork(const SimulateOptions& options);
 
   std::unique_ptr<Network> network;
   int ranks = 1;
   SimulationOptions simulation;
-  std::vector<double> slowdowns;  // by rank: factor by which its computation takes longer
+  std::vector<double> slowdowns;  // indexed by rank: factor by which its computation takes longer
   // Number of ranks of a host that are simulated as one; 1 if they differ.
   int alike = 1;
 };
@@ -89,13 +89,13 @@ struct SimulatedNetwork {
 // Maximum number of simulated steps over all ranks.
 inline constexpr int64_t kMostSteps = 40'000'000;
 
-// Returns the rounds that replace the simulation of programs that are too long, if there are no
-// faults.
+// Returns the rounds whose simulation replaces that of a program that is too long. Returns nothing
+// for shorter programs, and with faults or options that rounds do not support.
 std::optional<Rounds> rounds_in_place_of(const SimulateOptions& options, const Algorithm& algorithm,
                                          const Shape& shape, double bytes, const Network& network);
 
-// Returns the named algorithm. For `all`, returns all that are not too long; for `auto`, the
-// `count` most promising of these.
+// Returns the named algorithm. For `all`, returns all algorithms that are not too long. For `auto`,
+// returns the `most_for_auto` most promising of these.
 std::vector<const Algorithm*> algorithms_to_play(const SimulateOptions& options,
                                                  Collective collective, const Shape& shape,
                                                  double bytes, Network& network,
@@ -105,7 +105,7 @@ std::vector<const Algorithm*> algorithms_to_play(const SimulateOptions& options,
 void show_progress(const std::string& what, double part);
 void end_progress();
 
-// Throws Error(invalid_argument) with this message and remedy.
+// Throws Error(invalid_argument) with the message `what` and the remedy.
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy);
 
 // Returns the busiest link as text: "leaf0 -> spine1 (87%)".
@@ -113,8 +113,8 @@ std::string busiest_link(const SimulationResult& result, const Network& network)
 void add_busiest_link(const SimulationResult& result, const Network& network, Json& json);
 
 // Simulates the algorithms one after the other by calling `play`, and skips those that are too
-// long. Stops each once it takes longer than the best one so far, except for `all`. Rows have a
-// time_us(). Returns the rows, the fastest first; without `all` only the fastest.
+// long. For `all`, returns all rows, the fastest first. Otherwise stops a simulation once it takes
+// longer than the best one so far, and returns only the fastest row. Rows have a time_us().
 template <typename Row, typename Play>
 std::vector<Row> play_each(const SimulateOptions& options,
                            const std::vector<const Algorithm*>& algorithms, const Play& play) {

@@ -37,8 +37,8 @@ struct Row {
   double bytes = 0;
   SimulationResult result;
   int32_t alike = 1;
-  bool in_rounds = false;  // true if only one round was simulated, because all are alike
-  bool is_best = false;    // the best result for these bytes
+  bool in_rounds = false;  // true if only one round was simulated, because all rounds are alike
+  bool is_best = false;    // true for the best result of this size
   double algbw = 0;
   double busbw = 0;
 
@@ -234,7 +234,7 @@ void refuse_what_does_not_fit(const Command& command, const SimulateOptions& o) 
   check_train_options(command, o);
 }
 
-// Returns true if programs must be simulated: with faults, or on an explicit network.
+// Returns true if programs must be simulated, because there are faults or an explicit network.
 bool is_played(const Command& command, const SimulateOptions& o) {
   constexpr std::array kOfPlays = {"--fail",   "--slow",     "--straggler",        "--jitter",
                                    "--slices", "--overhead", "--reduce-bandwidth", "--every-rank"};

@@ -32,7 +32,7 @@ constexpr size_t kMostTried = 4;
 struct SyncRow {
   SyncOptions way;
   SimulatedSync played;
-  double fastest_waits = 0;  // as fractions of the time
+  double fastest_waits = 0;  // fraction of the time for which the fastest rank waits
   double slowest_waits = 0;
 
   double time_us() const { return played.network.time_us; }

@@ -169,8 +169,8 @@ class TrainPlay {
     return algorithms_to_play(any, collective, shape, bytes, *on_.network, 1).front();
   }
 
-  // Chooses the most promising algorithms for each collective; --algorithm is that of the
-  // gradients.
+  // Chooses the most promising algorithms for each collective. --algorithm applies only to the sums
+  // of gradients.
   void choose_tensor_algorithms() {
     std::vector<int32_t> first(static_cast<size_t>(o_.tensor));
     std::iota(first.begin(), first.end(), 0);

@@ -128,8 +128,8 @@ bool belongs_to(const JobPlace& place, const std::vector<bootstrap::SocketAddres
   }
 }
 
-// Returns the job at an address. For a job on this host more is known: its restart count and the
-// addresses of other ranks.
+// Returns the job at an address. For a job on this host, the result also contains its restart count
+// and the addresses of other ranks.
 JobPlace place_at(const std::string& job) {
   const std::string token = job_token();
   std::vector<JobPlace> here = running_jobs();

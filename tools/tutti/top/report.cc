@@ -24,7 +24,7 @@ std::string whom(const Json& report) {
              report["pid"].get<int64_t>(), ")");
 }
 
-// Returns the number of the last call that the rank started, or 0 if there was none.
+// Returns the sequence number of the last call that the rank started, or 0 if there was none.
 int64_t last_call(const Json& report) {
   const Json& recorder = report["recorder"];
   return recorder.empty() ? 0 : recorder.back()["call"].get<int64_t>();
@@ -48,7 +48,7 @@ std::vector<int> waited_for_by_others(const std::vector<Json>& reports) {
   return {ranks.begin(), ranks.end()};
 }
 
-// Guesses the cause of the abort from the reports of one communicator. Certain causes take
+// Guesses the cause of the abort from the reports of one communicator. Causes that are certain take
 // precedence.
 std::string guess(const std::vector<Json>& reports) {
   const auto code = reports.front()["error"]["code"].get<std::string>();

@@ -42,7 +42,7 @@ struct TopOptions {
   double every = 1;
 };
 
-// Queries one rank of the job; if that rank has ended, another one.
+// Queries one rank of the job, or another one if that rank has ended.
 class WatchedJob {
  public:
   explicit WatchedJob(const JobPlace& place) : key_(place.key) {

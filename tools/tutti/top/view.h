@@ -20,7 +20,7 @@ struct RankView {
   // fraction of the elapsed time. A late rank finds the others waiting, so it waits least. Clocks
   // need not be compared.
   double late_share = 0;
-  double late_seconds = 0;  // the same difference in seconds per call
+  double late_seconds = 0;  // the same difference as in late_share, in seconds per call
 };
 
 struct LinkView {

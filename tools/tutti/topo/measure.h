@@ -30,7 +30,7 @@ std::vector<std::string> names_of_hosts(Communicator& comm);
 // measurements. Throws Error(unsupported) that describes how the job failed.
 MeasuredRanks measure_ranks(int ranks, const std::vector<Host>& hosts);
 
-// Runs one of those ranks, and returns the exit code.
+// Runs one of the ranks that measure_ranks() starts, and returns the exit code.
 int run_measuring_rank();
 
 // Formats latency and bandwidth by pair, and the fraction of the bandwidth that remains with all

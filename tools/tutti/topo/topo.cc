@@ -33,7 +33,7 @@ namespace tutti::tool {
 
 namespace {
 
-constexpr size_t kMostInMatrix = 256;  // maximum number of ranks between which paths are written
+constexpr size_t kMostInMatrix = 256;  // maximum number of ranks for which the matrix is written
 
 struct TopoOptions {
   std::string from;  // empty: this host

@@ -59,7 +59,8 @@ PlannedRun planned_run(const RunOptions& settled, const training::Batch& batch, 
   const int models = mesh.ranks_along({Axis::tensor, Axis::context, Axis::expert});
   PlannedRun planned{.ranks = std::vector<RankMemory>(static_cast<size_t>(ranks)), .block = {}};
   std::vector<RankMemory>& all = planned.ranks;
-  std::map<std::vector<int64_t>, int> known;  // value: the first rank with these shares
+  // key: shares; value: the first rank with these shares
+  std::map<std::vector<int64_t>, int> known;
   for (int first = 0; first < models; ++first) {
     const training::MeshPlace place = mesh.of_rank(first);
     const std::unique_ptr<training::Model> model =

@@ -17,13 +17,13 @@ namespace tutti::tool {
 // Value of `after` that keeps all existing lines.
 inline constexpr std::optional<uint64_t> kWholeFile = std::numeric_limits<uint64_t>::max();
 
-// The files. A resumed run appends to them, after removing the lines of steps that it repeats; a
-// new run truncates them. Files are changed only at the first write, so that a refused run changes
-// nothing.
+// Writes the files. A resumed run appends to them, after removing the lines of steps that it
+// repeats; a new run truncates them. Files are changed only at the first write, so that a refused
+// run changes nothing.
 class TrainFiles {
  public:
   struct Paths {
-    std::string json;         // path of --json; every path is empty if there is no such file
+    std::string json;         // path of --json; each path is empty if its option is not given
     std::string csv;          // path of --csv
     std::string tensorboard;  // directory of --tensorboard
   };

@@ -40,7 +40,7 @@ std::vector<Line> lines_of(std::span<const LossCurves> runs) {
   return lines;
 }
 
-// Returns false if there are no points.
+// Writes the points of the line as a data block of gnuplot. Returns false if there are no points.
 bool write_points(std::ostringstream& out, const std::string& block, const Line& line,
                   LossesOver over) {
   bool any = false;

@@ -23,7 +23,7 @@ enum class LossesOver { steps, time };
 
 // Plots the losses, with one colour per run if there are several. Skips losses that are not finite
 // and, in plots against time, steps of unknown time. If no loss is left, draws no picture. Throws
-// as Picture::draw() does.
+// the errors of Picture::draw().
 void plot_losses(const Picture& picture, const std::string& title, std::span<const LossCurves> runs,
                  LossesOver over = LossesOver::steps);
 

@@ -96,7 +96,7 @@ Json json_of_row(const KernelTotals& totals, double step, double roofline_second
           {"share_of_peak", over_time(roofline_seconds)}};
 }
 
-// Returns the milliseconds of each kernel by unit, in the order of the units.
+// Returns the milliseconds of each kernel in each unit, in the order of the units.
 std::vector<std::pair<std::string, std::map<std::string, double>>> bars_of(
     const StepProfile& profile) {
   std::vector<std::pair<std::string, std::map<std::string, double>>> bars;

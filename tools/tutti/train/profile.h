@@ -18,7 +18,8 @@ struct MeasuredPeaks {
 
 // Value of --profile if it is given without a file.
 inline constexpr const char* kProfileTable = "table";
-// Returns the picture that --profile requests, or none for the table only. Throws as Picture does.
+// Returns the picture that --profile requests, or none for the table only. Throws the errors of
+// Picture's constructor.
 Picture profile_picture(const std::string& profile);
 
 // Prints a row for each unit's phases and one for each kernel. The roofline (Williams, Waterman,

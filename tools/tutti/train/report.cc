@@ -48,7 +48,7 @@ bool Progress::stays(const StepReport& report) const {
 std::string Progress::line(const StepReport& report, size_t columns) const {
   struct Part {
     std::string text;
-    int rank;  // parts of the highest rank are omitted first
+    int rank;  // parts with the highest `rank` are omitted first
   };
   std::vector<Part> parts = {{cat("step ", report.step, "/", report.steps), 0},
                              {cat("loss ", fixed(report.result.loss, 4)), 0}};

@@ -12,9 +12,10 @@
 
 namespace tutti::tool {
 
-// The progress line of each step, at most as wide as the terminal or 80 columns. On a terminal it
-// is overwritten by the next. Some lines are permanent: every `log_every` steps (0: every tenth of
-// the run), and those with a validation. Where there is no terminal, only these are printed.
+// The progress line of each step, at most as wide as the terminal or 80 columns. Lines are
+// permanent every `log_every` steps (0: every tenth of the run) and if they show a validation. On a
+// terminal, the next line overwrites a line that is not permanent. Without a terminal, only
+// permanent lines are printed.
 class Progress {
  public:
   struct Options {

@@ -51,7 +51,7 @@ using training::RunOptions;
 using training::StepReport;
 using training::TrainResult;
 
-// Options of the command in addition to those of the run.
+// Options of `tutti train`: those of the run, and those of the command itself.
 struct TrainCommandOptions {
   training::GivenOptions given_options;
   RunOptions run;  // the resulting run
@@ -138,7 +138,7 @@ int exit_code(const TrainResult& result) {
   return result.stopped_by == 0 ? 0 : 128 + result.stopped_by;
 }
 
-// Prints the number of epochs of each data set.
+// Returns the line that --json gets when training continues after a failure.
 Json json_of(const training::Continuation& after, const training::Session& session,
              uint64_t continues_from) {
   return {{"lost_ranks", after.lost_ranks},
@@ -162,8 +162,8 @@ int train_as_first(training::Session& session, const TrainCommandOptions& option
   LossCurves curves;
   const auto units = static_cast<double>(model.targets_per_sample());
   const char* unit = units > 1 ? "tokens" : "samples";
-  // Measured only once: after a failure the other ranks, which lack copies of their states, must
-  // not wait for it.
+  // Measured only once. After a failure, the other ranks must not wait for another measurement
+  // while their states have no copies.
   static const double peak = training::measured_peak(replica.storage.dtype);
   static const double bandwidth =
       options.profile.empty() ? 0 : training::measured_bandwidth(replica.threads);
@@ -257,7 +257,7 @@ int train_as_rank(TrainCommandOptions& options, LoadedData data) {
   return train_in(session, options, nullptr);
 }
 
-// Returns one rank per core, but at most one per micro-batch of a step.
+// Returns the default number of ranks: one per core, but at most one per micro-batch of a step.
 int useful_ranks(const RunOptions& options, const LoadedData& data) {
   const int cores = usable_processors();
   RunOptions tried = options;

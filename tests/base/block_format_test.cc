@@ -169,7 +169,7 @@ Values many_values() {
   return values;
 }
 
-TEST(BlockFormat, IsItsDefinitionOnAMillionValues) {
+TEST(BlockFormat, AMillionValuesMatchTheDefinition) {
   const Values values = many_values();
   for (const BlockFormat format : kAll) expect_same(format, values);
 }

@@ -75,11 +75,11 @@ std::array<std::string, 2> run(const std::array<std::string, 2>& contents) {
   return said;
 }
 
-TEST(AlgorithmFiles, JoinTheChoiceWhereAllRanksHaveTheSame) {
+TEST(AlgorithmFiles, RanksWithEqualFilesChooseFromThem) {
   EXPECT_THAT(run({broadcast(1), broadcast(1)}), ::testing::Each("right"));
 }
 
-TEST(AlgorithmFiles, ThatDifferAreAnErrorThatNamesThem) {
+TEST(AlgorithmFiles, DifferentFilesAreAnErrorThatNamesThem) {
   for (const std::string& said : run({broadcast(1), broadcast(2)})) {
     EXPECT_THAT(said, AllOf(HasSubstr("rank 1"), HasSubstr("rank 0"), HasSubstr("mine.xml")));
   }

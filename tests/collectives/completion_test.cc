@@ -26,7 +26,7 @@ using Values = std::vector<int64_t>;
 ConstBuffer from(const Values& values) { return const_buffer_of(std::span<const int64_t>(values)); }
 Buffer into(Values& values) { return buffer_of(std::span(values)); }
 
-TEST(Completion, IsToldWithoutExceptions) {
+TEST(Completion, PollReportsErrorsWithoutThrowing) {
   std::latch both(2);
   testing::run_ranks(2, [&](const Job& job) {
     Communicator comm = Communicator::init(job);

@@ -126,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(All, Chain,
                            return cat(name(std::get<0>(info.param)), "_", std::get<1>(info.param));
                          });
 
-TEST_P(Chain, OfADeathNamesTheDead) {
+TEST_P(Chain, ADeathIsReportedWithTheDeadRank) {
   const auto& [end, transport] = GetParam();
   const std::vector<Outcome> outcomes = run_processes(end, transport);
   const std::string dead = cat("rank ", kKilled, " (");
@@ -138,7 +138,7 @@ TEST_P(Chain, OfADeathNamesTheDead) {
 }
 
 // Ranks 0 and 1 make mismatched calls; rank 2 communicates only with rank 1.
-TEST(Consequence, OfAMismatchTellsOfIt) {
+TEST(Consequence, AMismatchIsReportedToUninvolvedRanks) {
   const auto errors = testing::run_ranks_catching(3, [](const Job& job) {
     Communicator world = Communicator::init(job);
     const int rank = world.rank();
@@ -167,7 +167,7 @@ std::string said_when_rank_0(const std::function<void(Communicator&)>& fails) {
   return ::testing::internal::GetCapturedStderr();
 }
 
-TEST(LastCalls, AreToldWhereTheyHelp) {
+TEST(LastCalls, LastCallsAreReportedWhereTheyHelp) {
   const std::string own =
       said_when_rank_0([](Communicator&) { throw std::runtime_error("a file is missing"); });
   EXPECT_EQ(own, "");

@@ -120,7 +120,7 @@ TEST_P(Create, MayBeDoneByThreadsAtATime) {
 }
 
 // Rank 1 creates them one after another, so it is late in the one that rank 0 may begin first.
-TEST_P(Create, OfDifferentMembersMayBeMadeAtATime) {
+TEST_P(Create, GroupsOfDifferentMembersMayBeCreatedAtATime) {
   testing::run_ranks(3, [](const Job& job) {
     Communicator world = Communicator::init(job);
     const std::vector<int> all = {0, 1, 2};
@@ -145,7 +145,7 @@ TEST_P(Create, OfDifferentMembersMayBeMadeAtATime) {
 
 // A different group cannot be distinguished from one that a thread has yet to create: the call
 // times out and reports what the other rank does.
-TEST_P(Create, OfOtherMembersTimesOut) {
+TEST_P(Create, DifferentMembersTimeOut) {
   settings().set("TUTTI_TIMEOUT", "0.5");
   const auto errors = testing::run_ranks_catching(3, [](const Job& job) {
     Communicator world = Communicator::init(job);
@@ -160,7 +160,7 @@ TEST_P(Create, OfOtherMembersTimesOut) {
       << errors[0]->what();
 }
 
-TEST_P(Create, InAnotherOrderIsAnErrorOnAll) {
+TEST_P(Create, AnotherOrderIsAnErrorOnAll) {
   const auto errors = testing::run_ranks_catching(3, [](const Job& job) {
     Communicator world = Communicator::init(job);
     if (world.rank() == 0) world.create(std::vector<int>{0, 1});

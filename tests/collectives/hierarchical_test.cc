@@ -68,7 +68,7 @@ void expect_its_grade(const Algorithm& algorithm, int32_t max_ranks = 33) {
   EXPECT_GT(shapes, 4) << algorithm.name;
 }
 
-TEST(Hierarchical, OfAnyReduceScatter) {
+TEST(Hierarchical, AnyReduceScatterComposes) {
   for (const Algorithm* inner : algorithms_for(Collective::reduce_scatter)) {
     if (inner->name == "hierarchical") continue;  // has no groups left in one
     expect_its_grade(
@@ -76,7 +76,7 @@ TEST(Hierarchical, OfAnyReduceScatter) {
   }
 }
 
-TEST(Hierarchical, OfAnyAllReduce) {
+TEST(Hierarchical, AnyAllReduceComposes) {
   for (const Algorithm* inner : algorithms_for(Collective::all_reduce)) {
     if (inner->name.starts_with("hierarchical")) continue;
     const Algorithm composed =
@@ -86,7 +86,7 @@ TEST(Hierarchical, OfAnyAllReduce) {
   }
 }
 
-TEST(Hierarchical, OfAnyAllGather) {
+TEST(Hierarchical, AnyAllGatherComposes) {
   for (const Algorithm* inner : algorithms_for(Collective::all_gather)) {
     if (inner->name == "hierarchical") continue;  // has no groups left in one
     expect_its_grade(
@@ -170,7 +170,7 @@ TEST(Hierarchical, TakesEachKindInItsPlace) {
                Error);
 }
 
-TEST(Hierarchical, IsFoundByItsName) {
+TEST(Hierarchical, NamesFindIt) {
   constexpr std::string_view kName = "hierarchical(ring,circulant,ring)";
   EXPECT_EQ(find_algorithm(Collective::all_reduce, kName), nullptr);
   const Algorithm* composed = parse_hierarchical(kName);

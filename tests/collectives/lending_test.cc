@@ -203,7 +203,7 @@ TEST(Lending, AReaderNeedsNothingFromAnOwnerThatStandsStill) {
 }
 
 // With too little address space to map others' loans, calls are slower but correct.
-TEST(Lending, WhereAddressesEndMessagesAreCopied) {
+TEST(Lending, MessagesAreCopiedIfAddressesRunOut) {
   constexpr size_t kMuch = 256 << 20;
   constexpr size_t kLeft = 64 << 20;
   testing::LocalRendezvous rendezvous;

@@ -55,13 +55,13 @@ size_t walk(Bounds bounds, int walks) {
   return worlds;
 }
 
-TEST(Membership, OfThreeRanksThatAgree) {
+TEST(Membership, ThreeRanksAgree) {
   const size_t states =
       explore({.ranks = 3, .kills = 2, .rumours = true, .retries = full() ? 2 : 1});
   std::cout << states << " states in all\n";
 }
 
-TEST(Membership, OfFourRanksThatAgree) {
+TEST(Membership, FourRanksAgree) {
   Bounds bounds{.ranks = 4, .kills = 1, .rumours = true, .at_once = true};
   size_t states = explore(bounds);
   if (full()) {
@@ -77,14 +77,14 @@ TEST(Membership, OfFourRanksThatAgree) {
   std::cout << states << " states in all\n";
 }
 
-TEST(Membership, OfFiveRanksThatAgree) {
+TEST(Membership, FiveRanksAgree) {
   size_t states =
       walk({.ranks = 5, .kills = 4, .rumours = true, .retries = 1}, full() ? 50000 : 2000);
   if (full()) states += explore({.ranks = 5, .kills = 2, .rumours = true, .at_once = true});
   std::cout << states << " states in all\n";
 }
 
-TEST(Membership, OfRanksThatChangeIt) {
+TEST(Membership, RanksChangeIt) {
   Bounds bounds{.ranks = 3, .change = true, .kills = 1, .rumours = true, .at_once = true};
   if (full()) bounds.retries = 1;
   size_t states = explore(bounds);

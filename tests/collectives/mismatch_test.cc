@@ -315,10 +315,10 @@ INSTANTIATE_TEST_SUITE_P(Each, Mismatch,
                                             ::testing::ValuesIn(numbers())),
                          case_name);
 
-TEST_P(Mismatch, OfTwo) { expect_it_everywhere(2, static_cast<int>(std::get<1>(GetParam()) % 2)); }
+TEST_P(Mismatch, BothReportIt) { expect_it_everywhere(2, static_cast<int>(std::get<1>(GetParam()) % 2)); }
 
 // All numbers of ranks, with the odd rank at different positions.
-TEST_P(Mismatch, OfMore) {
+TEST_P(Mismatch, MoreRanksReportIt) {
   const auto number = static_cast<int>(std::get<1>(GetParam()));
   const int ranks = 3 + number % 6;
   expect_it_everywhere(ranks, (1 + number * 5) % ranks);

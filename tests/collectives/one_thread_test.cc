@@ -51,7 +51,7 @@ Ranks join_all(int size) {
   return ranks;
 }
 
-TEST_P(OneThread, IsEveryRank) {
+TEST_P(OneThread, OneThreadRunsEveryRank) {
   for (const int size : {1, 2, 3, 5, 8}) {
     Ranks ranks = join_all(size);
     for (const size_t count : {size_t{1}, size_t{1000}, size_t{100'003}}) {

@@ -91,7 +91,7 @@ TEST(Rounds, TakeTheTimeThatTheyTakeWhenPlayed) {
   }
 }
 
-TEST(Rounds, AreOnlyOfProgramsWhoseRoundsAreAlike) {
+TEST(Rounds, OnlyProgramsWithEqualRoundsHaveThem) {
   const Shape shape{.ranks = 8};
   for (const auto& [collective, name] : {std::pair(Collective::all_reduce, "halving_doubling"),
                                          {Collective::all_gather, "bruck"},

@@ -84,7 +84,7 @@ TEST_F(StallWatchTest, FollowsTheChainToItsEnd) {
 }
 
 // Both ranks wait for a message of the other, and rank 1 has not taken one that is there.
-TEST_F(StallWatchTest, OfTwoThatWaitForEachOtherTheOneThatCouldGoOnIsNamed) {
+TEST_F(StallWatchTest, NamesTheRankThatCouldProceed) {
   for (const int rank : {0, 1}) {
     call(rank, 7);
     watches_[rank].ask({1 - rank}, 7, true);
@@ -104,7 +104,7 @@ TEST_F(StallWatchTest, OfTwoThatWaitForEachOtherTheOneThatCouldGoOnIsNamed) {
 }
 
 // 0 waits for 2, 2 waits for 1, 1 waits for 0: in a ring, nobody is at the end of the chain.
-TEST_F(StallWatchTest, OfACircleTheOneThatCouldGoOnIsNamed) {
+TEST_F(StallWatchTest, NamesTheRankOfACycleThatCouldProceed) {
   const auto culprits = [this](const std::vector<std::vector<Exchange>>& exchanges) {
     for (const int rank : {0, 1, 2}) {
       call(rank, 7);

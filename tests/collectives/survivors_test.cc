@@ -271,7 +271,7 @@ TEST_P(Survivors, HaveOneMembershipThatEachChangeRaises) {
 }
 
 // Without a launcher, it is unknown whether the others have ended or are cut off.
-TEST_P(Survivors, OfAMinorityDoNotGoOn) {
+TEST_P(Survivors, MinoritiesDoNotContinue) {
   const std::vector<std::string> texts = run_processes(5, GetParam(), [](Communicator& world) {
     meet(world);
     if (world.rank() < 3) die();

@@ -76,7 +76,7 @@ void receive_early(Communicator& comm) {
 
 // A receive that no thread waits for does not make this rank buffer everything sent to it: the
 // sender blocks at the limit. Data in the system's sockets counts as received.
-TEST_P(Unexpected, AreKeptUpToALimitForAReceiveThatNobodyWaitsFor) {
+TEST_P(Unexpected, MessagesForAnIdleReceiveAreKeptUpToALimit) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator world = Communicator::init(job);
     Communicator beside = world.duplicate();

@@ -178,7 +178,7 @@ TEST_P(UserOperator, CombinesValuesOfAnySize) {
   });
 }
 
-TEST(WideValues, AreWhole) {
+TEST(WideValues, MessagesDoNotSplitWideValues) {
   Communicator alone = Communicator::init(Job{});
   std::vector<uint8_t> values(100, 1);
   const Buffer buffer = buffer_of(std::span(values));

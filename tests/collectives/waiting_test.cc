@@ -72,7 +72,7 @@ TEST(WaitTimes, KnowHowLongWaitsWere) {
   EXPECT_EQ(time.waited_ns(), waited) << "nobody waits any more";
 }
 
-TEST(Lateness, IsNewsAfterThreeCallsOfOneRankInARow) {
+TEST(Lateness, ThreeLateCallsOfOneRankInARowAreNews) {
   internal::Lateness lateness;
   EXPECT_FALSE(lateness.knows(1));
   EXPECT_EQ(lateness.note(1, 2), 1U);

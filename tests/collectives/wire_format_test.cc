@@ -216,7 +216,7 @@ void run_all(Communicator& comm, const bench::Case& c) {
   }
 }
 
-TEST_P(Everything, IsRoundedAsItsFormulaSays) {
+TEST_P(Everything, RoundsAsItsFormulaSays) {
   for (const int ranks : {1, 2, 3, 5, 8}) {
     run_ranks(ranks, [&](const Job& job) {
       Communicator comm = Communicator::init(job);

@@ -160,7 +160,7 @@ TEST(Layouts, DivideOnlyTheHostsWhosePlacesAreKnown) {
   EXPECT_THAT(sizes(layout, 1), ElementsAre(2, 1, 3));
 }
 
-TEST(Layouts, OfOneHostAreItsNodesAndCaches) {
+TEST(Layouts, OneHostHasGroupsPerNodeAndCache) {
   const HostTopology host = load_host_synthetic("package:2 [numa] l3:2 core:4 pu:2");
   EXPECT_EQ(to_text(layout_on(host, 16)), "groups of 4 in groups of 8");
   EXPECT_EQ(to_text(layout_on(host, 8)), "groups of 2 in groups of 4");
@@ -172,7 +172,7 @@ TEST(Layouts, OfOneHostAreItsNodesAndCaches) {
 
 // The AMD EPYC 9654 has twelve L3s per package and eight cores per L3; the 7401 has four NUMA nodes
 // per package, two L3s per node and three cores per L3.
-TEST(Layouts, OfTwoEpycs) {
+TEST(Layouts, TwoEpycsHaveNestedGroups) {
   const HostTopology genoa = load_host_synthetic("package:2 [numa] l3:12 core:8 pu:2");
   EXPECT_EQ(to_text(layout_on(genoa, 192)), "groups of 8 in groups of 96");
   EXPECT_EQ(to_text(layout_on(genoa, 48)), "groups of 2 in groups of 24");
@@ -219,7 +219,7 @@ TEST(Layouts, KeepGroupsTogetherAndEveryRankOnce) {
 }
 
 // One rank per core of real machines.
-TEST(Layouts, OfRealMachinesAreInOrder) {
+TEST(Layouts, RealMachinesHaveGroupsInOrder) {
   const std::filesystem::path folder = testing::test_data("hwloc");
   if (folder.empty()) GTEST_SKIP() << testing::kNoTestData;
   int read = 0;

@@ -178,7 +178,7 @@ TEST(TensorTest, Parts) {
   EXPECT_EQ(tensor.bytes(), 80u);
 }
 
-TEST(Tensor, IsNotReadAsAnotherType) {
+TEST(Tensor, RejectsAccessAsAnotherType) {
   std::vector<std::byte> memory(64);
   const auto of = [&](DType type) { return tensor_at(memory.data(), type, 2, 4); };
   EXPECT_EQ(of(DType::f32).values<float>().size(), 8u);

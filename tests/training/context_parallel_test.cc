@@ -76,7 +76,7 @@ TEST_P(Context, MoreRanksThanTokens) {
   }
 }
 
-TEST_P(Context, WithRecomputationAndChunksOfTheLoss) {
+TEST_P(Context, TrainsWithRecomputationAndLossChunks) {
   for (const bool selective : {false, true}) {
     ComputeOptions options = compute();
     options.selective_recomputation = selective;
@@ -96,7 +96,7 @@ TEST_P(Context, WithRecomputationAndChunksOfTheLoss) {
 }
 
 // Ignored targets, so that ranks have different numbers of targets, some none.
-TEST_P(Context, WithTargetsThatAreIgnored) {
+TEST_P(Context, TrainsWithIgnoredTargets) {
   const auto run = [](const Grid& grid) {
     TinyRun run = run_of(kind(), grid, compute());
     run.other_data = [] {

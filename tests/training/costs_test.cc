@@ -214,7 +214,7 @@ TEST(Factors, SendTheBytesThatAreCounted) {
 }
 
 // The bits are then those of the other stages, which accumulate whole gradients.
-TEST(AccumulatedGradients, AreWholeInDeterministicMode) {
+TEST(AccumulatedGradients, DeterministicModeKeepsWholeGradients) {
   const testing::Deterministic deterministic;
   for (const int stage : {2, 3}) {
     TinyRun run;
@@ -244,7 +244,7 @@ std::vector<MemoryReport> reports(int ranks, TinyRun run) {
   return reports;
 }
 
-TEST(GatheredBuckets, AreNoMoreForMoreStepsOrLayers) {
+TEST(GatheredBuckets, MoreStepsOrLayersGatherNoMoreBuckets) {
   for (const int stage : {2, 3}) {
     const auto bytes = [&](int64_t layers, bool overlap) {
       TinyRun run;
@@ -334,7 +334,7 @@ TEST_P(TensorCosts, FollowTheFormulas) {
 }
 
 // No rank ever has the logits of all words nor, in chunks, of all tokens.
-TEST(Logits, AreNeverWhole) {
+TEST(Logits, NoRankHoldsWholeLogits) {
   constexpr int64_t kWords = 20000;
   const auto most_bytes = [](int ranks, int64_t chunk) {
     TinyRun run;
@@ -362,7 +362,7 @@ TEST(Logits, AreNeverWhole) {
   EXPECT_LT(most_bytes(2, 8), logits / 32 + logits / 10);
 }
 
-TEST(Activations, AreFewerWhereTheyAreRecomputed) {
+TEST(Activations, RecomputationKeepsFewerActivations) {
   const auto bytes = [](bool selective, bool full) {
     TinyRun run;
     run.model.layers = 4;

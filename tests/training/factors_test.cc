@@ -101,7 +101,7 @@ TEST_P(Factors, TakeUnevenRows) {
   expect_close(GetParam(), run, 1e-5);
 }
 
-TEST_P(Factors, AreThoseOfBf16) {
+TEST_P(Factors, Bf16FactorsGiveTheSameUpdate) {
   TinyRun run = mlp_run();
   run.replica.storage.dtype = DType::bf16;
   expect_close(GetParam(), run, 2e-3);  // gradients that are sums, in f32
@@ -109,7 +109,7 @@ TEST_P(Factors, AreThoseOfBf16) {
   expect_close(GetParam(), run, 2e-2);  // and of one micro-batch, in bf16
 }
 
-TEST_P(Factors, AreThoseOfScaledLosses) {
+TEST_P(Factors, ScaledLossesGiveTheSameUpdate) {
   TinyRun run = mlp_run();
   run.replica.storage.dtype = DType::f16;
   run.replica.loss_scaling =
@@ -150,7 +150,7 @@ std::vector<std::string> chosen(const TinyRun& run) {
 }
 
 // hidden.0: 48 x 32, hidden.1: 48 x 48, head: 256 x 48. K (M + N) against 2 M N, with K samples.
-TEST(AutomaticFactors, AreWhereTheyAreFewerBytes) {
+TEST(AutomaticFactors, FactorsAreUsedWhereTheyTakeFewerBytes) {
   TinyRun run = with_factors(mlp_run(), FactorLayers::automatic);
   using Names = std::vector<std::string>;
   run.batch = 38;

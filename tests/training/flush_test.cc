@@ -241,7 +241,7 @@ TEST_P(Refused, WhatStagesWouldHaveToWaitFor) {
       "loss scaling", "--loss-scale none");
 }
 
-TEST(TooFewMicroBatches, AreRefusedWithTwoBuffers) {
+TEST(TooFewMicroBatches, TwoBuffersRefuseThem) {
   expect_refused(
       4,
       [&](const Job& job) {

@@ -224,7 +224,7 @@ ParameterSpec placed(int64_t rows, const Placement& placement, int expert_ranks 
           .mesh = {.sizes = {4, 1, 1, expert_ranks, 2, 1}}};
 }
 
-TEST(ParameterGroups, ArePartialSumsByTheirAxes) {
+TEST(ParameterGroups, EachGroupIsAPartialSumOverItsAxes) {
   const std::vector<ParameterSpec> specs = {placed(8, {}), placed(8, {.cuts = {{Axis::tensor, 0}}}),
                                             placed(8, {.partial = {Axis::tensor}}),
                                             placed(8, {.owner = {{Axis::expert}, 0}})};

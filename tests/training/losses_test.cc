@@ -50,7 +50,7 @@ TinyRun masked_run(testing::Ignored ignored) {
   return run;
 }
 
-TEST(IgnoredTargets, AreNotCountedHoweverTheStepIsCut) {
+TEST(IgnoredTargets, AnyCutOfAStepSkipsIgnoredTargets) {
   TinyRun run = masked_run(many);
   run.micro_batch = run.batch;
   const Outcome whole = testing::train(1, run);
@@ -174,7 +174,7 @@ TinyRun penalized_run() {
   return run;
 }
 
-TEST(NamedLosses, AreTheSameBitsInEveryPipeline) {
+TEST(NamedLosses, EveryPipelineReportsTheSameBits) {
   const Deterministic deterministic;
   for (const int data : {1, 2, 4}) {
     TinyRun run = penalized_run();
@@ -197,7 +197,7 @@ TEST(NamedLosses, AreTheSameBitsInEveryPipeline) {
 }
 
 // They are sums over micro-batches, independent of their assignment to ranks.
-TEST(Losses, AreTheSameBitsHoweverManyRanksShareTheMicroBatches) {
+TEST(Losses, AnyNumberOfRanksReportsTheSameBits) {
   const auto first_losses = [](int data, int stages) {
     TinyRun run = penalized_run();
     run.mesh = {.data = data, .pipeline = stages};
@@ -210,7 +210,7 @@ TEST(Losses, AreTheSameBitsHoweverManyRanksShareTheMicroBatches) {
   for (const int data : {1, 2, 3}) EXPECT_EQ(first_losses(data, 2), alone) << data << " x 2";
 }
 
-TEST(NamedLosses, AreMeansOverTheStepsSamples) {
+TEST(NamedLosses, EachIsTheMeanOverTheStepsSamples) {
   TinyRun run = penalized_run();
   run.micro_batch = run.batch;
   const Outcome whole = testing::train(1, run);
@@ -225,7 +225,7 @@ TEST(NamedLosses, AreMeansOverTheStepsSamples) {
   }
 }
 
-TEST(NamedLosses, AreToldByPipeDreamToo) {
+TEST(NamedLosses, PipeDreamReportsThemToo) {
   TinyRun run = penalized_run();
   const Outcome flushed = testing::train(1, run);
   run.mesh.pipeline = 2;
@@ -253,7 +253,7 @@ TEST(NamedLosses, MustBeDeclared) {
 
 // --- ranks without samples ---
 
-TEST(MicroBatches, AreNeededOnEveryRank) {
+TEST(MicroBatches, EveryRankNeedsMicroBatches) {
   const auto errors = run_ranks_catching(2, [&](const Job& job) {
     TinyRank rank(job, TinyRun{});
     const StepFeed feed = rank.steps->next().value();

@@ -50,7 +50,7 @@ TEST(Mixes, AllHaveTheGradientsOfTheUndividedModel) {
   }
 }
 
-TEST(Mixes, AreRecomputed) {
+TEST(Mixes, RecomputesMixes) {
   for (const Mix& mix : all_mixes(3)) check_gradients(3, mix, 7, true);
 }
 

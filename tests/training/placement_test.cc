@@ -251,7 +251,7 @@ TEST(Placement, WhatMakesNoSenseIsRefused) {
               HasSubstr("cannot be a partial sum over data"));
 }
 
-TEST(Slices, ThatAreNoneAreRefused) {
+TEST(Slices, InvalidSlicesAreRefused) {
   const auto refused = [](Shape shape, std::vector<Slice::Ranges> ranges) {
     EXPECT_THROW(Slice(std::move(shape), std::move(ranges)), Error);
   };
@@ -269,7 +269,7 @@ TEST(Slices, ThatAreNoneAreRefused) {
 }
 
 // The elements of a slice, grouped in blocks, are the slice's blocks.
-TEST(Slices, InBlocksAreThoseThatCutNone) {
+TEST(Slices, BlockedSlicesCutNoBlock) {
   constexpr int64_t kBlock = 8;
   for (const Shape& shape :
        {Shape{40}, Shape{6, 16}, Shape{4, 3, 24}, Shape{8, 3, 4}, Shape{4, 6}}) {

@@ -98,7 +98,7 @@ TEST(QuantizedModels, HaveTheLogitsOfTheirValues) {
 }
 
 // All that is large: the embedding and the layers of blocks, not routers, norms and positions.
-TEST(QuantizedModels, WhichMatrices) {
+TEST(QuantizedModels, SelectsMatrices) {
   using ::testing::AllOf;
   using ::testing::Contains;
   using ::testing::Each;

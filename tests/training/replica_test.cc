@@ -256,7 +256,7 @@ TEST(StochasticRounding, IsForBf16Only) {
   }
 }
 
-TEST(Compression, ThatRemembersGradientsRefusesAScaleThatChanges) {
+TEST(Compression, HooksWithStateRefuseAChangingLossScale) {
   TinyRun run = run_of(0, DType::f16);
   run.replica.loss_scaling.emplace();
   run.powersgd.emplace();
@@ -382,7 +382,7 @@ std::vector<double> losses_of_two_steps(const Foretell& foretell) {
   return losses;
 }
 
-TEST(Counts, AreToldWithTheLossesOfTheStepBefore) {
+TEST(Counts, CountsAreReportedWithThePreviousStepsLosses) {
   const auto nothing = [](const MicroBatch&, int) { return std::optional<MicroBatch>(); };
   const std::vector<double> asked = losses_of_two_steps(nothing);
   EXPECT_EQ(losses_of_two_steps([](const MicroBatch& batch, int) { return batch; }), asked);

@@ -119,7 +119,7 @@ class Resume : public FolderTest {
 
 // --- resumable runs ---
 
-TEST_F(Resume, WithOtherSettingsIsRefusedAndTheyAreNamed) {
+TEST_F(Resume, RefusesOtherSettingsAndNamesThem) {
   trained(made(4, "run"));
   const auto refused = [&](const std::function<void(Made&)>& change,
                            const std::vector<std::string>& words) {
@@ -165,7 +165,7 @@ TEST_F(Resume, WithOtherSettingsIsRefusedAndTheyAreNamed) {
   EXPECT_THAT(steps_in(path("run")), ElementsAre(4)) << "nothing has happened";
 }
 
-TEST_F(Resume, WithSettingsThatMayChangeIsTold) {
+TEST_F(Resume, ReportsChangedSettingsThatMayChange) {
   trained(made(4, "run"));
   Made run = resumed(made(6, "run"));
   run.options.schedule.peak = 0.01;
@@ -189,7 +189,7 @@ TEST_F(Resume, WithSettingsThatMayChangeIsTold) {
 }
 
 // Stochastic rounding of gradients gives the same bits after a resume.
-TEST_F(Resume, WithProductsInANarrowFormatHasTheSameBits) {
+TEST_F(Resume, NarrowProductsGiveTheSameBits) {
   const auto run_in = [&](uint64_t steps, const std::string& directory) {
     Made run = made(steps, directory);
     run.options.replica.runner.gemm_format = GemmFormat::nvfp4;
@@ -202,7 +202,7 @@ TEST_F(Resume, WithProductsInANarrowFormatHasTheSameBits) {
   EXPECT_EQ(tensors("parts"), tensors("whole"));
 }
 
-TEST_F(Resume, WithAnotherLayoutIsTheSameRun) {
+TEST_F(Resume, AnotherLayoutContinuesTheSameRun) {
   trained(made(4, "run"));
   Made run = resumed(made(4, "run"));
   run.options.samples += 2 * kBatch;

@@ -215,7 +215,7 @@ class Log : public UnitHooks {
   std::vector<std::string> calls_;
 };
 
-TEST(RunnerHooks, AreCalledAroundEachUnit) {
+TEST(RunnerHooks, HooksRunAroundEachUnit) {
   Rig rig({.checkpoint_units = true});
   Log log;
   const Tensor input = rig.forward({0, 1}, 1, 0, {});

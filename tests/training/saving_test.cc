@@ -73,7 +73,7 @@ class Saving : public FolderTest {
   const testing::Deterministic deterministic_;
 };
 
-TEST_F(Saving, InTheBackgroundSavesTheSame) {
+TEST_F(Saving, BackgroundSavesWriteTheSame) {
   TrainOptions options = options_of(7, "waiting");
   options.checkpoint_every = 2;
   options.keep = 0;

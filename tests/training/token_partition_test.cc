@@ -35,7 +35,7 @@ std::vector<int32_t> random_packing(std::mt19937& random, int64_t samples, int64
   return starts;
 }
 
-TEST(TokenPartition, OfACausalSampleEachRankGetsAPieceFromEitherEnd) {
+TEST(TokenPartition, EachRankGetsAPieceFromEitherEndOfACausalSample) {
   const auto partition = partition_tokens({.samples = 1, .positions = 64}, 4);
   EXPECT_EQ(tokens_of(partition[0]), tokens_of({{0, 8}, {56, 8}}));
   EXPECT_EQ(tokens_of(partition[1]), tokens_of({{8, 8}, {48, 8}}));

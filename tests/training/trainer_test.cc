@@ -507,7 +507,7 @@ TEST_F(Checkpoints, AFinishedRunHasNothingToResume) {
   EXPECT_EQ(again.validation, outcome.validation);
 }
 
-TEST_F(Checkpoints, AreExportedToStartOthersFrom) {
+TEST_F(Checkpoints, ExportedCheckpointsStartOtherRuns) {
   TrainOptions options = saving(options_of(5), "five");
   const Outcome trained = train_on(2, options);
   export_safetensors(Checkpoint::open(path("five")), path("model.safetensors"));

@@ -87,7 +87,7 @@ TEST_F(Vmm, IsMappedWhereAddressesAreReservedAndFree) {
   EXPECT_EQ(api().mem_release.result(memory), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_F(Vmm, IsOutOfReachWithoutAccessAndStaysMappedWhenReleased) {
+TEST_F(Vmm, AccessIsRequiredAndReleasedMemoryStaysMapped) {
   const auto memory = create(2 * kMiB);
   const CUdeviceptr at = reserve(2 * kMiB);
   const CUmemAccessDesc yes = access(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -159,7 +159,7 @@ TEST_F(Vmm, AnotherDeviceOfTheProcessGetsAccess) {
   synchronize(stream.handle());
 }
 
-TEST_F(Vmm, OfTheSameProcessCanBeImportedTwice) {
+TEST_F(Vmm, ImportsTwiceInTheSameProcess) {
   const SharedMemory memory(gpu.context, 1000);
   const AllocationHandle handle = import_handle(gpu.context, memory.exported().handle);
   const Mapping mapping(gpu.context, handle, memory.size(), 0);

@@ -114,7 +114,7 @@ TEST(Cluster, TellsWhatIsWrong) {
   EXPECT_THAT(refusal("99999xH100"), HasSubstr("GPUs per host exceed the limit"));
 }
 
-TEST(Cluster, OfNetworksNothingIsACluster) {
+TEST(Cluster, NetworksAreNotClusters) {
   for (const char* text : {"switch:8", "ring:8", "fat-tree:k=16", "torus:4x4", "synthetic",
                            "package:2 core:4 pu:1", "4x4", ""}) {
     EXPECT_FALSE(is_cluster(text)) << text;

@@ -289,7 +289,7 @@ TEST_P(DeviceCallsBy, AGraphIsReplayed) {
 }
 
 // In the order of the calls; otherwise the ranks would wait for each other forever.
-TEST_P(DeviceCallsBy, OfTwoCommunicatorsInOneGroupAndStream) {
+TEST_P(DeviceCallsBy, TwoCommunicatorsShareAGroupAndStream) {
   run_ranks(2, [](const Job& job) {
     Communicator first = Communicator::init(job);
     Communicator second = first.split(0, -first.rank());
@@ -390,7 +390,7 @@ TEST(DeviceCalls, OneThreadIsSeveralRanks) {
 
 // A mixture of experts makes many kinds of calls, because block lengths differ in each step. Device
 // memory kept by the library does not grow with their number.
-TEST(DeviceCalls, OfManyKindsNeedLittleMemory) {
+TEST(DeviceCalls, ManyKindsOfCallsNeedLittleMemory) {
   using Allocations = size_t();
   void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW);
   auto* const allocations = reinterpret_cast<Allocations*>(::dlsym(driver, "cuFakeAllocations"));

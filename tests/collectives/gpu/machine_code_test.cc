@@ -173,7 +173,7 @@ class MachineCode : public ::testing::Test {
   }
 };
 
-TEST_F(MachineCode, IsThereForEachTypeAndGpu) {
+TEST_F(MachineCode, EachTypeAndGpuHasIt) {
   std::map<std::string, std::set<std::string>> by_architecture;
   for (const auto& [name, kernel] : all_kernels()) {
     by_architecture[name.first].insert(name.second);

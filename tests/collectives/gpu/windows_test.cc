@@ -278,7 +278,7 @@ TEST_F(Windows, OtherPlacesThanTheOthersAreACallThatDoesNotFit) {
   });
 }
 
-TEST_F(Windows, OfUnequalLengthAreRefusedByAll) {
+TEST_F(Windows, AllRanksRefuseUnequalLengths) {
   run_ranks(3, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     const cuda::Context context(testing::gpu_of(comm.rank()));

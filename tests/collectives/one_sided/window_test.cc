@@ -364,7 +364,7 @@ TEST_P(Windows, GoOnWithoutTheDead) {
 }
 
 // A rank that computes without making calls still serves requests.
-TEST_P(Windows, AreServedWhileTheirOwnerComputes) {
+TEST_P(Windows, AccessesCompleteWhileTheOwnerComputes) {
   settings().set("TUTTI_PROGRESS_THREAD", "1");
   std::atomic<bool> has_read = false;
   run_ranks(2, [&](const Job& job) {

@@ -94,7 +94,7 @@ TEST(Crash, AtAnyMomentTheOldOrTheNewOneIsWhole) {
   EXPECT_GT(kill_at_every_moment(2, 1, 2), 25);
 }
 
-TEST(Crash, InTheBackgroundToo) {
+TEST(Crash, BackgroundSavesSurviveToo) {
   EXPECT_GT(kill_at_every_moment(1, 1, 2, true), 20);
   EXPECT_GT(kill_at_every_moment(2, 1, 2, true), 25);
 }

@@ -102,7 +102,7 @@ TEST_F(Damage, ExchangedFilesAreRefused) {
   expect_refused(kFiles[1]);
 }
 
-TEST_F(Damage, WhereNothingIsWholeNoneIsPromised) {
+TEST_F(Damage, NoCheckpointIsPromisedIfNoneIsWhole) {
   for (const char* step : {"step-00000001/", "step-00000002/"}) {
     fs::resize_file(run() + '/' + step + kFiles[2], 100);
   }
@@ -223,7 +223,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text.replace(at, from.size(), to);
 }
 
-TEST(Manifest, IsRefusedWhereItMakesNoSense) {
+TEST(Manifest, InconsistentManifestsAreRefused) {
   Manifest manifest{.step = 3,
                     .model = "m",
                     .state = Json::object(),
@@ -275,7 +275,7 @@ TEST(Manifest, IsRefusedWhereItMakesNoSense) {
 }
 
 // As before slices were introduced.
-TEST(Manifest, OfTheFirstVersionIsRead) {
+TEST(Manifest, VersionOneIsRead) {
   const Manifest manifest = parse_manifest(
       with_checksum(R"("format":"tutti-checkpoint","version":1,"step":3,"model":"m","state":{},
         "files":[{"bytes":64,"xxh3_64":"0"},{"bytes":64,"xxh3_64":"0"}],

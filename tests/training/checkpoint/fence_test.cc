@@ -78,7 +78,7 @@ TEST_F(Fences, EachStepAndTheLockSayWhoWrites) {
   EXPECT_THAT(read_bytes(path() + "/lock"), HasSubstr(" start 0 4660\n"));
 }
 
-TEST_F(Fences, WhoIsLeftTakesOverAndTheOldWriterIsRefused) {
+TEST_F(Fences, SurvivorsTakeOverAndTheOldWriterIsRefused) {
   const auto all = begin(kAsAll);
   EXPECT_EQ(save(*all, 10), "");
   const auto left = begin(kAsLeft);

@@ -89,7 +89,7 @@ TEST_F(Directory, WithoutAStepMayBeResumedAsANewRun) {
   EXPECT_NE(refusal(kResumeOrNew), "") << "what is damaged is not given up in silence";
 }
 
-TEST_F(Directory, OfAnotherRunIsRefusedWithBothNames) {
+TEST_F(Directory, AnotherRunsDirectoryIsRefusedWithBothNames) {
   save(kNew, {1, 40});
   const std::string said = refusal(kNew);
   EXPECT_THAT(said,
@@ -108,7 +108,7 @@ TEST_F(Directory, ADamagedRunIsNoReasonToStartAnother) {
   EXPECT_THAT(refusal(kNew), HasSubstr("a run whose steps cannot be read (its last step is 7)"));
 }
 
-TEST_F(Directory, IsOverwrittenWhenTheNewRunHasItsFirstStep) {
+TEST_F(Directory, OverwritesAfterTheNewRunsFirstStep) {
   save(kNew, {10, 20, 30});
   const std::string old = run_of(10);
   {
@@ -276,7 +276,7 @@ TEST_F(Directory, AStepsFolderIsNoRunsDirectory) {
   EXPECT_THAT(begin(kResume), HasSubstr("was renamed: it holds step 10"));
 }
 
-TEST_F(Directory, WithTwoRunsGoesOnWithTheLatestOrIsTold) {
+TEST_F(Directory, TwoRunsResumeTheLatestOrAreReported) {
   save(kNew, {10, 20});
   const std::string first = run_of(10);
   fs::rename(path(), scratch_.path("first"));

@@ -83,7 +83,7 @@ TEST(TokenWindows, ATextMustHaveOne) {
                     HasSubstr("--context")));
 }
 
-TEST(NextToken, IsPredictedFromThoseBefore) {
+TEST(NextToken, EachTokenIsPredictedFromThoseBefore) {
   const NextToken set(counting(), 3);
   EXPECT_EQ(set.size(), 180u);
   EXPECT_THAT(example(set, 50).tokens, ElementsAre(47, 48, 49));
@@ -120,7 +120,7 @@ class TokensTest : public FolderTest {
   }
 };
 
-TEST_F(TokensTest, OfAFileTheLastTenthIsHeldOut) {
+TEST_F(TokensTest, TheLastTenthOfAFileIsHeldOut) {
   const Tokens tokens(file_of("a.bin", 1000, 205));
   EXPECT_EQ(tokens.training_size(), 185u);
   EXPECT_EQ(tokens.validation_size(), 20u);

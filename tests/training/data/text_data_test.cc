@@ -89,7 +89,7 @@ TEST_F(LoadTextTest, SaysWhatIsWrong) {
 
 std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
-TEST(BigramEntropyTest, OfKnownTexts) {
+TEST(BigramEntropyTest, KnownTextsHaveKnownEntropy) {
   EXPECT_EQ(bigram_entropy({}), 0);
   EXPECT_EQ(bigram_entropy(bytes_of("abababab")), 0);
   // After a: b, c, b, c; after b and c: a.

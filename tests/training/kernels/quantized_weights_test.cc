@@ -157,7 +157,7 @@ Values many_values() {
   return values;
 }
 
-TEST(QuantizedWeights, AreTheirDefinitionOnAMillionValues) {
+TEST(QuantizedWeights, AMillionValuesMatchTheDefinition) {
   const Values values = many_values();
   for (const WeightFormat format : kAll) expect_same(format, values);
 }

@@ -72,7 +72,7 @@ TEST(LinearTest, NoRows) {
 }
 
 // Into the caller's memory, and each half of the backward pass separately.
-TEST(LinearTest, InParts) {
+TEST(LinearTest, ComputesInParts) {
   ParameterTable table;
   const Linear linear(table, "l", 7, 5);
   const BoundParameters parameters(table, DType::f64);

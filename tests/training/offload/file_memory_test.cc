@@ -55,7 +55,7 @@ std::string error_of(const std::function<void()>& work) {
   return "";
 }
 
-TEST_F(FileMemories, AreZeroAndHaveNoName) {
+TEST_F(FileMemories, FilesStartAtZeroAndHaveNoName) {
   const FileMemory memory(path(""), kBytes + 5);
   EXPECT_EQ(memory.size(), kBytes + 5);
   EXPECT_THAT(std::span(memory.data(), memory.size()), Each(std::byte{0}));
@@ -101,7 +101,7 @@ TEST_F(FileMemories, StoreWithoutTouchingPages) {
   EXPECT_EQ(memory.data()[1500], std::byte{0});
 }
 
-TEST_F(FileMemories, AreRefusedWhereThereIsNoRoom) {
+TEST_F(FileMemories, FullFileSystemsAreAnError) {
   EXPECT_THAT(error_of([&] { FileMemory(path("nowhere"), kBytes); }),
               ::testing::AllOf(HasSubstr("nowhere: No such file"), HasSubstr("--offload-dir")));
   struct ::statvfs disk {};
@@ -111,7 +111,7 @@ TEST_F(FileMemories, AreRefusedWhereThereIsNoRoom) {
 }
 
 // Touching such a page is a SIGBUS, as if a disk fails.
-TEST_F(FileMemories, AreErrorsWhereTheyCannotBeRead) {
+TEST_F(FileMemories, UnreadableFilesAreAnError) {
   const FileMemory memory(path(""), kBytes);
   const std::span<std::byte> all(memory.data(), memory.size());
   memory.evict(all);

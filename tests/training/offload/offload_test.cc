@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, OffloadedOptimizer,
                                            "adafactor", "soap"),
                          [](const auto& info) { return info.param; });
 
-TEST_F(Offload, OfMixedPrecisionTrainsTheSameBits) {
+TEST_F(Offload, MixedPrecisionTrainsTheSameBits) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const int stage : {1, 2, 3}) {
       SCOPED_TRACE(cat(name(dtype), ", stage ", stage));
@@ -97,7 +97,7 @@ TEST_F(Offload, OfMixedPrecisionTrainsTheSameBits) {
   expect_same_bits(2, run, kinds_of(3));
 }
 
-TEST_F(Offload, InDeterministicModeTrainsTheSameBits) {
+TEST_F(Offload, DeterministicModeTrainsTheSameBits) {
   const Deterministic deterministic;
   for (const int stage : {0, 2, 3}) {
     SCOPED_TRACE(stage);
@@ -107,7 +107,7 @@ TEST_F(Offload, InDeterministicModeTrainsTheSameBits) {
   }
 }
 
-TEST_F(Offload, OfPipelinesTrainsTheSameBits) {
+TEST_F(Offload, PipelinesTrainTheSameBits) {
   for (const char* schedule : {"1f1b", "interleaved", "zb-h1"}) {
     for (const int stage : {0, 3}) {
       SCOPED_TRACE(cat(schedule, ", stage ", stage));
@@ -123,7 +123,7 @@ TEST_F(Offload, OfPipelinesTrainsTheSameBits) {
   }
 }
 
-TEST_F(Offload, ByThreadsTrainsTheSameBits) {
+TEST_F(Offload, ThreadsTrainTheSameBits) {
   TinyRun run = small_run("adamw");
   run.replica.threads = 3;
   run.replica.storage.stage = 3;

@@ -36,14 +36,14 @@ class SameBitsTest : public testing::TestWithParam<Named> {
   }
 };
 
-TEST_P(SameBitsTest, WithMastersAlone) { expect_same({}); }
-TEST_P(SameBitsTest, WithValuesInBf16) {
+TEST_P(SameBitsTest, MastersAloneKeepTheBits) { expect_same({}); }
+TEST_P(SameBitsTest, ValuesInBf16KeepTheBits) {
   expect_same({.gradients = DType::bf16, .values = DType::bf16});
 }
-TEST_P(SameBitsTest, WithValuesInF16) {
+TEST_P(SameBitsTest, ValuesInF16KeepTheBits) {
   expect_same({.gradients = DType::f16, .values = DType::f16});
 }
-TEST_P(SameBitsTest, WithStochasticRounding) {
+TEST_P(SameBitsTest, StochasticRoundingKeepsTheBits) {
   expect_same({.gradients = DType::f32, .values = DType::bf16, .stochastic_rounding = true});
 }
 TEST_P(SameBitsTest, WithoutMasters) {

@@ -79,7 +79,7 @@ TEST(ConvertLayout, EveryLayoutIntoEveryOther) {
   }
 }
 
-TEST(ConvertLayout, ThatIsNoneIsRefused) {
+TEST(ConvertLayout, RefusesEqualLayouts) {
   run_ranks(2, [](const Job& job) {
     Mesh mesh(Communicator::init(job), {.tensor = 2, .data = 1});
     TestPass test(DType::f32);
@@ -114,7 +114,7 @@ TEST(ConvertLayout, WithoutAMeshWhatOthersHaveIsNothing) {
 }
 
 // Numbers whose sum depends on the order: 2, 4 and 8 ranks use the same tree.
-TEST(SumInOrder, IsOneTreeForEveryNumberOfRanks) {
+TEST(SumInOrder, EveryNumberOfRanksSumsInOneTree) {
   const auto term = [](int slice, int64_t i) {
     return static_cast<float>(1 + slice) / static_cast<float>(3 + i) +
            1e7F * static_cast<float>(slice % 3);

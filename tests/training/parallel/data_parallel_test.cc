@@ -262,7 +262,7 @@ class Recorder : public CommunicationHook {
   std::vector<int>& finished_;
 };
 
-TEST(Buckets, AreLaunchedInOrderWhateverBackwardsOrder) {
+TEST(Buckets, LaunchOrderDoesNotFollowBackward) {
   std::vector<int> started, finished;
   run_ranks(1, [&](const Job& job) {
     Rank rank(job, one_bucket_each(0), {}, std::make_unique<Recorder>(started, finished));
@@ -296,7 +296,7 @@ TEST(Buckets, WaitForTheLastPass) {
   });
 }
 
-TEST(Buckets, AreAwaitedAtOnceWithoutOverlap) {
+TEST(Buckets, SumsBlockWithoutOverlap) {
   std::vector<int> started, finished;
   run_ranks(1, [&](const Job& job) {
     Rank rank(job, one_bucket_each(0), {.overlap = false},
@@ -311,7 +311,7 @@ TEST(Buckets, AreAwaitedAtOnceWithoutOverlap) {
   });
 }
 
-TEST(Hooks, AreForStage0Only) {
+TEST(Hooks, HooksRequireStage0) {
   std::vector<int> started, finished;
   for (const int stage : {1, 2, 3}) {
     const auto errors = run_ranks_catching(1, [&](const Job& job) {

@@ -55,7 +55,7 @@ void check(Mesh& mesh, const WholeShape& whole, const ActivationLayout& to, bool
   }
 }
 
-TEST(SumOverRanks, IsTheSumHoweverManyTurnsItTakes) {
+TEST(SumOverRanks, AnyNumberOfTurnsGivesTheSum) {
   for (const int ranks : {1, 2, 3, 4}) {
     run_ranks(ranks, [&](const Job& job) {
       Mesh mesh(Communicator::init(job), {.tensor = ranks, .data = 1});

@@ -99,7 +99,7 @@ void prove(const ScheduleKind& kind, const Shape& shape) {
 // Each kind over its whole range, and its forward-only table.
 class EverySchedule : public ::testing::TestWithParam<size_t> {};
 
-TEST_P(EverySchedule, IsProved) {
+TEST_P(EverySchedule, CheckProvesTheSchedule) {
   const ScheduleKind& kind = all_schedules()[GetParam()];
   for (int p = 1; p <= 16; ++p) {
     for (int m = 1; m <= 32; ++m) {

@@ -132,7 +132,7 @@ TEST(ClosedForms, ApplyWhereTheyAreRight) {
 // With a processor per rank: as by simulate(). With one for all ranks: the total computation, since
 // some rank can always continue. With fewer than ranks: between the longest rank's computation and
 // the total.
-TEST(Processors, ThatRanksShare) {
+TEST(Processors, SharedOnesBoundTheMakespan) {
   for (const std::string_view name : {"gpipe", "1f1b", "zb-h1"}) {
     for (int p = 1; p <= 6; ++p) {
       for (int m = 1; m <= 9; m += 2) {

@@ -219,7 +219,7 @@ class Failure : public ::testing::Test {
   std::string told_;  // by the rank with the fault
 };
 
-TEST_F(Failure, OfAKilledStageAtEveryEntry) {
+TEST_F(Failure, AStageIsKilledAtEveryEntry) {
   for (int rank = 0; rank < kRanks; ++rank) {
     for (size_t entry = 0; entry < 2 * kMicroBatches; ++entry) {
       expect_all_told({Fault::kill, rank, entry}, [](const std::string& who) {
@@ -229,7 +229,7 @@ TEST_F(Failure, OfAKilledStageAtEveryEntry) {
   }
 }
 
-TEST_F(Failure, OfAStoppedStage) {
+TEST_F(Failure, AStageIsStopped) {
   for (const size_t entry : {0, 3}) {
     for (int rank = 0; rank < kRanks; ++rank) {
       expect_all_told({Fault::stop, rank, entry}, [](const std::string& who) {
@@ -242,7 +242,7 @@ TEST_F(Failure, OfAStoppedStage) {
   }
 }
 
-TEST_F(Failure, OfAStageThatIsStuckInItsWork) {
+TEST_F(Failure, AStageIsStuckInItsWork) {
   for (int rank = 0; rank < kRanks; ++rank) {
     expect_all_told({Fault::loop, rank, 2}, [](const std::string& who) {
       return AllOf(HasSubstr(" timed out after 1.5 s in "),
@@ -251,7 +251,7 @@ TEST_F(Failure, OfAStageThatIsStuckInItsWork) {
   }
 }
 
-TEST_F(Failure, OfAStageByItselfIsToldToAll) {
+TEST_F(Failure, AStagesOwnErrorIsReportedOnAll) {
   for (int rank = 0; rank < kRanks; ++rank) {
     for (size_t entry = 0; entry < 2 * kMicroBatches; ++entry) {
       expect_all_told({Fault::error, rank, entry}, [](const std::string& who) {

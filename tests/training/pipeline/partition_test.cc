@@ -238,7 +238,7 @@ TEST(Partition, StaysWithinMemory) {
   }
 }
 
-TEST(Partition, IsTheBestOfAll) {
+TEST(Partition, FindsTheBestOfAll) {
   std::mt19937 random(1);
   const auto below = [&](int bound) {
     return static_cast<int>(random() % static_cast<unsigned>(bound));

@@ -52,7 +52,7 @@ class ModelFile : public ::testing::Test {
 };
 
 // Shapes for planning agree with the models that are trained.
-TEST_F(ModelFile, OfOursHasTheParametersOfTheModelThatIsMade) {
+TEST_F(ModelFile, OurFileHasTheParametersOfTheModelThatIsMade) {
   for (const Json& model : {Json({{"kind", "gpt2"},
                                   {"layers", 3},
                                   {"width", 48},
@@ -86,7 +86,7 @@ TEST_F(ModelFile, OfOursHasTheParametersOfTheModelThatIsMade) {
   }
 }
 
-TEST_F(ModelFile, OfHuggingFaceIsRead) {
+TEST_F(ModelFile, HuggingFaceFilesAreRead) {
   const ModelShape llama = load_model_shape(write({{"model_type", "llama"},
                                                    {"hidden_size", 4096},
                                                    {"intermediate_size", 14336},

@@ -158,7 +158,7 @@ TEST(Search, PicksThePapersShapeForWeakScaling) {
   }
 }
 
-TEST(Search, OfALargeModelOnManyProcessorsIsComplete) {
+TEST(Search, LargeModelOnManyProcessorsIsSearchedCompletely) {
   const Job job = job_on("dgx-h100:2048", "llama3-405b", 2048, 8192);
   const Plans plans = search(job, {}, {}, 10);
   EXPECT_GT(plans.considered, 5000u);

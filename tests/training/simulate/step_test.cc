@@ -92,7 +92,7 @@ SimulatedStep play_zero(int stage, double gradients, int micro_batches = 1,
 }
 
 // Gathers of 0.2 MB take less than a forward, those of 8 MB more than a forward and a backward.
-TEST(Step, ByZeroParametersAreGatheredBeforeTheFirstForward) {
+TEST(Step, ZeroGathersParametersBeforeTheFirstForward) {
   for (const double gradients : {2e5, 8e6}) {
     const double half = half_ring_us(4, gradients);
     for (const int stage : {1, 2}) {
@@ -105,7 +105,7 @@ TEST(Step, ByZeroParametersAreGatheredBeforeTheFirstForward) {
   }
 }
 
-TEST(Step, ByZero3ParametersAreGatheredBeforeEachForwardAndBackward) {
+TEST(Step, Zero3GathersParametersBeforeEachForwardAndBackward) {
   const double few = half_ring_us(4, 2e5);
   ASSERT_LT(few, kForward);
   EXPECT_NEAR(play_zero(3, 2e5).network.time_us, few + kForward + kBackward + few, 1e-6)

@@ -153,7 +153,7 @@ class World {
   milliseconds now_{0};
 };
 
-TEST(Agreements, AreAlikeOnAllThatAreLeft) {
+TEST(Agreements, AllSurvivorsDecideAlike) {
   for (uint32_t seed = 0; seed < 3000; ++seed) {
     SCOPED_TRACE(seed);
     World world(1 + static_cast<int>(seed % 8), seed);
@@ -234,7 +234,7 @@ TEST(Agreements, GoOnAtOneSideOfACut) {
 
 // Ranks 0 and 1 decide as the half with the first member. Then one of them is killed, which the
 // launcher reports to all, and the other half has two of the three that are left.
-TEST(Agreements, AreNotDecidedAgainWhenSomeOfTheQuorumHaveEnded) {
+TEST(Agreements, DecisionsHoldWhenSomeOfTheQuorumHaveEnded) {
   for (const int victim : {0, 1}) {
     for (uint32_t seed = 0; seed < 20; ++seed) {
       SCOPED_TRACE(cat("seed ", seed, ", rank ", victim, " is killed"));

@@ -140,7 +140,7 @@ TEST(Refusal, ARankThatDoesNotExist) {
   EXPECT_THAT(failure_of(job), HasSubstr("rank 2 does not exist in a job of 2 ranks"));
 }
 
-TEST(Settings, ThatDifferAreNamedOnEveryRank) {
+TEST(Settings, EveryRankNamesSettingsThatDiffer) {
   const auto errors = run_ranks_catching(3, [](Job job) {
     job.wire_settings = job.rank == 2 ? "TUTTI_A=1;TUTTI_B=tcp;" : "TUTTI_A=1;TUTTI_B=shm;";
     Control::connect(job);
@@ -153,7 +153,7 @@ TEST(Settings, ThatDifferAreNamedOnEveryRank) {
   }
 }
 
-TEST(Token, ThatIsNotSetIsSaidOnceByRankZero) {
+TEST(Token, RankZeroReportsAMissingTokenOnce) {
   LocalRendezvous rendezvous;
   std::vector<Job> jobs = {rendezvous.job(0, 2), rendezvous.job(1, 2)};
   for (Job& job : jobs) job.token.clear();
@@ -235,7 +235,7 @@ TEST(Strangers, GarbageSilenceAndHalfAHelloStopNobody) {
   EXPECT_EQ(zero.get(), "");
 }
 
-TEST(Strangers, OnTheRunningChannelStopNobody) {
+TEST(Strangers, StrangersOnTheRunningChannelStopNobody) {
   LocalRendezvous rendezvous;
   Barrier step(2);
   std::vector<Job> jobs = {rendezvous.job(0, 2), rendezvous.job(1, 2)};
@@ -254,7 +254,7 @@ TEST(Strangers, OnTheRunningChannelStopNobody) {
   }
 }
 
-TEST(Strangers, ThatListenInsteadOfRankZeroAreNamed) {
+TEST(Strangers, StrangersThatListenInsteadOfRankZeroAreNamed) {
   LocalRendezvous rendezvous;
   const Fd listener(rendezvous.release_listener());
   Job hasty = local_job(1, 2, rendezvous.port(), "token");
@@ -267,7 +267,7 @@ TEST(Strangers, ThatListenInsteadOfRankZeroAreNamed) {
               AllOf(HasSubstr(cat("127.0.0.1:", rendezvous.port())), HasSubstr("is not Tutti")));
 }
 
-TEST(Strangers, OnThePortOfRankZeroAreSaid) {
+TEST(Strangers, ATakenPortOfRankZeroIsNamed) {
   const LocalRendezvous taken;
   EXPECT_THAT(failure_of(local_job(0, 2, taken.port(), "token")),
               AllOf(HasSubstr(cat("listen on 127.0.0.1:", taken.port())),
@@ -351,7 +351,7 @@ TEST(Rendezvous, ThroughTheCallersStore) {
 }
 
 // A process that cannot read the store is still a stranger.
-TEST(Rendezvous, ThatTellsTheTokenToo) {
+TEST(Rendezvous, TheFileCarriesTheTokenToo) {
   const auto store = std::make_shared<StoreInMemory>();
   std::vector<Job> jobs;
   for (const int rank : {0, 1, 2}) {
@@ -375,7 +375,7 @@ TEST(Rendezvous, ThatTellsTheTokenToo) {
   EXPECT_EQ(zero.get(), "");
 }
 
-TEST(Rendezvous, ThatTellsNothingIsSaid) {
+TEST(Rendezvous, EmptyFilesAreReported) {
   Job job = local_job(1, 2, std::string(), "token");
   job.rendezvous = std::make_shared<StoreInMemory>();
   job.init_timeout = std::chrono::milliseconds(100);
@@ -384,7 +384,7 @@ TEST(Rendezvous, ThatTellsNothingIsSaid) {
   EXPECT_THAT(failure_of(job), HasSubstr("'nonsense' is not an address of rank 0"));
 }
 
-TEST(Rendezvous, InAFolderThatIsNotThereIsSaid) {
+TEST(Rendezvous, MissingFoldersAreReported) {
   EXPECT_THAT(failure_of(local_job(0, 2, std::string("/nowhere/at/all"), "token")),
               AllOf(HasSubstr("rendezvous file /nowhere/at/all"), HasSubstr("No such file")));
 }

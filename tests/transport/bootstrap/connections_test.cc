@@ -57,7 +57,7 @@ TEST(Connections, ReachTheClientAndAreKeptForOneThatComesLater) {
   });
 }
 
-TEST(Connections, OfSeveralLanesToSeveralPeersAtATime) {
+TEST(Connections, SeveralLanesConnectToSeveralPeersAtATime) {
   constexpr int kRanks = 4;
   constexpr int kLanes = 8;
   Barrier done(kRanks);
@@ -82,7 +82,7 @@ TEST(Connections, OfSeveralLanesToSeveralPeersAtATime) {
 }
 
 // A rank that has left is not suspected; the client can query that.
-TEST(Connections, ToARankThatHasLeftComeToNothing) {
+TEST(Connections, ConnectingToARankThatHasLeftEnds) {
   run_ranks(2, [&](const Job& job) {
     const std::shared_ptr<Control> control = Control::connect(job);
     if (control->rank() == 1) return;

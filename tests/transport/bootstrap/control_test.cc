@@ -158,7 +158,7 @@ TEST_P(WorldTest, PoisonReachesAllOfOneCommunicator) {
 
 // A client that is slow, for instance because it writes to a hanging file system, does not delay
 // the ranks below it in the tree.
-TEST(Poison, IsPassedOnBeforeItIsTaken) {
+TEST(Poison, PassesOnBeforeDelivery) {
   class SlowClient final : public ControlClient {
    public:
     explicit SlowClient(std::shared_future<void> others) : others_(std::move(others)) {}
@@ -261,7 +261,7 @@ TEST(Descriptors, AloneToo) {
   EXPECT_THROW(control->fetch(0, "other", Deadline::after(std::chrono::milliseconds(10))), Error);
 }
 
-TEST(Poison, IsKeptForAClientThatComesLater) {
+TEST(Poison, WaitsForAClientThatComesLater) {
   Barrier step(2);
   run_ranks(2, [&](const Job& job) {
     const std::shared_ptr<Control> control = Control::connect(job);
@@ -285,7 +285,7 @@ TEST(Poison, IsKeptForAClientThatComesLater) {
 
 // A query is not kept either: it is answered as soon as it is known that the communicator will not
 // exist.
-TEST(Poison, IsNotKeptForACommunicatorThatDoesNotCome) {
+TEST(Poison, DoesNotWaitForACommunicatorThatDoesNotCome) {
   Barrier step(2);
   run_ranks(2, [&](const Job& job) {
     const std::shared_ptr<Control> control = Control::connect(job);
@@ -353,7 +353,7 @@ TEST(Fork, TheChildCannotBreakTheParent) {
   });
 }
 
-TEST(Fork, IsNoticedAloneToo) {
+TEST(Fork, LonelyRankNoticesIt) {
   const std::shared_ptr<Control> control = Control::connect(Job{});
   EXPECT_FALSE(control->forked());
   const pid_t child = ::fork();

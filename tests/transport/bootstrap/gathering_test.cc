@@ -93,7 +93,7 @@ struct LauncherPipeEnds {
   Fd write;
 };
 
-TEST(DeathWhileJoining, OfARankThatHadArrivedEndsAllOthers) {
+TEST(DeathWhileJoining, AnArrivedRanksDeathEndsAllOthers) {
   LocalRendezvous rendezvous;
   auto zero = join_in_background(rendezvous.job(0, 4));
   auto one = join_in_background(rendezvous.job(1, 4));
@@ -104,7 +104,7 @@ TEST(DeathWhileJoining, OfARankThatHadArrivedEndsAllOthers) {
   }
 }
 
-TEST(DeathWhileJoining, OfARankWithTheTableButNoParentEndsAllOthers) {
+TEST(DeathWhileJoining, ParentlessRanksDeathEndsAllOthers) {
   LocalRendezvous rendezvous;
   std::vector<Job> jobs;
   for (int rank = 0; rank < 4; ++rank) {
@@ -120,7 +120,7 @@ TEST(DeathWhileJoining, OfARankWithTheTableButNoParentEndsAllOthers) {
   expect_death(ranks[2], HasSubstr("rank 3 (node7, pid 4711) vanished"));
 }
 
-TEST(DeathWhileJoining, IsHeardFromTheLauncherWhileRankZeroIsSilent) {
+TEST(DeathWhileJoining, TheLauncherReportsItWhileRankZeroIsSilent) {
   LocalRendezvous listens_only;
   const LauncherPipeEnds launcher;
   Job job = listens_only.job(1, 3);
@@ -130,7 +130,7 @@ TEST(DeathWhileJoining, IsHeardFromTheLauncherWhileRankZeroIsSilent) {
   expect_death(one, HasSubstr("rank 0 (pid 4711) was killed by signal 9 (Killed)"));
 }
 
-TEST(DeathWhileJoining, IsHeardFromTheLauncherWhileThereIsNoRankZero) {
+TEST(DeathWhileJoining, TheLauncherReportsItWhileThereIsNoRankZero) {
   uint16_t port = 0;
   {
     const LocalRendezvous nobody_listens_any_more;

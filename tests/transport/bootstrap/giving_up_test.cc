@@ -159,7 +159,7 @@ TEST_F(GivingUp, RefusesTheLinksOfWhoWasTakenForDead) {
 }
 
 // Both reach rank 1, which believes its own link to rank 0.
-TEST_F(GivingUp, OfTwoThatCannotTalkTakesTheOneThatMoves) {
+TEST_F(GivingUp, ExcludesOneOfTwoThatCannotTalk) {
   run(
       [&](Control& control, RecordingClient& client) {
         const Error error = client.wait_for_abort();
@@ -187,7 +187,7 @@ TEST_F(GivingUp, OfTwoThatCannotTalkTakesTheOneThatMoves) {
 
 // The last rank takes part in the control channel but accepts no data connections. Rank 1, whose
 // connection to it has failed, reports that.
-TEST_F(GivingUp, IsAgreedOnWhereTwoLiveButCannotConnect) {
+TEST_F(GivingUp, RanksAgreeIfTwoLiveButCannotConnect) {
   const Contribution contribution{.members = everybody(kRanks), .flags = 1, .separates = true};
   run(
       [&](Control& control, RecordingClient& client) {

@@ -76,7 +76,7 @@ TEST(JobSources, NobodyToldAnything) {
   EXPECT_FALSE(find({{"RANK", ""}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}}));
 }
 
-TEST(JobSources, ByHand) {
+TEST(JobSources, VariablesSetByHand) {
   const auto job = find(kByHand);
   ASSERT_TRUE(job);
   EXPECT_EQ(job->source, "variables");
@@ -253,7 +253,7 @@ TEST(JobSources, EachIsNamedForPeople) {
   }
 }
 
-TEST(HostList, AsSlurmWritesThem) {
+TEST(HostList, ReadsSlurmsFormat) {
   EXPECT_THAT(expand_host_list("node[01-03,7],x"),
               ElementsAre("node01", "node02", "node03", "node7", "x"));
   EXPECT_THAT(expand_host_list("a"), ElementsAre("a"));
@@ -270,7 +270,7 @@ TEST(HostList, WhatMakesNoSenseIsQuoted) {
   }
 }
 
-TEST(Counts, AsSlurmWritesThem) {
+TEST(Counts, ReadSlurmsFormat) {
   EXPECT_THAT(expand_counts("2(x3),1"), ElementsAre(2, 2, 2, 1));
   EXPECT_THAT(expand_counts("16"), ElementsAre(16));
   for (const char* text : {"", "x", "2(x", "2(x0)", "2(y3)", "-1", "2(x99999999)"}) {

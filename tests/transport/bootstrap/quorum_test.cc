@@ -41,13 +41,13 @@ TEST(Quorum, IsAMajorityOfTheOriginalMembers) {
   EXPECT_FALSE(decides(5, 0b00011, 0b11000)) << "ranks 0 and 1, rank 2 is out of reach";
 }
 
-TEST(Quorum, OfHalfTheMembersHasTheFirst) {
+TEST(Quorum, HalfTheMembersNeedTheFirst) {
   EXPECT_TRUE(decides(4, 0b0011, 0));
   EXPECT_FALSE(decides(4, 0b1100, 0));
   EXPECT_FALSE(decides(4, 0b1100, 0b0001)) << "rank 1 may have decided with rank 0";
 }
 
-TEST(Quorum, IsAnyNumberWhereAllOthersHaveEnded) {
+TEST(Quorum, AnyNumberDecidesIfAllOthersHaveEnded) {
   EXPECT_TRUE(decides(4, 0b1100, 0b0011));
   EXPECT_TRUE(decides(8, 0b10000000, 0b01111111));
 }

@@ -107,7 +107,7 @@ TEST_F(Cards, EquallyNearAreTakenInTurn) {
   EXPECT_EQ(chosen({.local_rank = 2}), "a");
 }
 
-TEST_F(Cards, OfUnknownPlaceAreTakenInTurnToo) {
+TEST_F(Cards, CardsOfUnknownPlaceAreTakenInTurnToo) {
   add_efa("a", 0x10, "");
   add("efa", "b");
   EXPECT_EQ(chosen({.local_rank = 4}), "a");
@@ -120,7 +120,7 @@ TEST_F(Cards, KnownToBeElsewhereAreTakenLast) {
   EXPECT_EQ(chosen({.local_rank = 0}), "somewhere");
 }
 
-TEST_F(Cards, OfTheSameNameAreOne) {
+TEST_F(Cards, CardsOfTheSameNameAreOne) {
   add_efa("a", 0x10, beside_this_process());
   add_efa("a", 0x10, beside_this_process());
   add_efa("b", 0x20, beside_this_process());

@@ -31,7 +31,7 @@ struct Pair {
   ReadySet::Entry ready;
 };
 
-TEST(ReadySet, AreThoseOnWhichSomethingHasComeOrThatHaveEnded) {
+TEST(ReadySet, ContainsConnectionsWithInputOrAnEnd) {
   ReadySet ready_set;
   std::vector<Pair> pairs(100);  // more than one question gets answers for
   for (Pair& pair : pairs) {

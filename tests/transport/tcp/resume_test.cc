@@ -26,7 +26,7 @@ INSTANTIATE_TEST_SUITE_P(All, Resume, ::testing::Bool(), [](const auto& info) {
   return std::string(info.param ? "checked" : "unchecked");
 });
 
-TEST_P(Resume, AfterABreakAtAnyByte) {
+TEST_P(Resume, BreaksAtAnyByte) {
   const size_t bytes = bytes_on_the_wire(kFewSizes);
   for (size_t at = 1; at < bytes; ++at) {
     SCOPED_TRACE(at);
@@ -40,7 +40,7 @@ TEST_P(Resume, AfterABreakAtAnyByte) {
   }
 }
 
-TEST_P(Resume, AfterABreakAtAnyByteOfAnEncryptedConnection) {
+TEST_P(Resume, BreaksAtAnyByteOfAnEncryptedConnection) {
   for (size_t at = 1; at < bytes_on_the_wire(kFewSizes); at += 3) {
     SCOPED_TRACE(at);
     Network network({.breaks = {at}, .encrypted = true, .checked = GetParam()});
@@ -92,7 +92,7 @@ TEST(ResumedConnection, TakesNothingForConfirmedBeforeTheReaderHasSpoken) {
   EXPECT_TRUE(network.lost().empty());
 }
 
-TEST(ResumedConnection, IsNotWhereBytesWereConfirmedThatDidNotArrive) {
+TEST(ResumedConnection, LostConfirmedBytesEndIt) {
   Network network({.breaks = {100}});
   network.swallow(1 << 20);
   Talk talk(network, std::vector<size_t>(10, 200 << 10));
@@ -101,7 +101,7 @@ TEST(ResumedConnection, IsNotWhereBytesWereConfirmedThatDidNotArrive) {
   EXPECT_NE(network.lost().front().find("bytes were lost"), std::string::npos);
 }
 
-TEST(ResumedConnection, IsNotOfAPeerThatHasGone) {
+TEST(ResumedConnection, DepartedPeersEndIt) {
   Network network({.breaks = {100}});
   network.say_gone();
   Talk talk(network, {50, 50, 50, 50});

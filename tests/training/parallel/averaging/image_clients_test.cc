@@ -128,7 +128,7 @@ class ImageClients : public ::testing::Test {
   }
 };
 
-TEST_F(ImageClients, WithTwoDigitsEachLearnAllTen) {
+TEST_F(ImageClients, ClientsWithTwoDigitsEachLearnAllTen) {
   const std::filesystem::path folder = tutti::testing::test_data("datasets/mnist");
   if (folder.empty()) GTEST_SKIP() << tutti::testing::kNoTestData;
   const ImageSet images(folder);

@@ -83,7 +83,7 @@ class Reference {
 
 class BlockCompressionTest : public ::testing::TestWithParam<BlockFormat> {};
 
-TEST_P(BlockCompressionTest, IsTheReferenceBitForBitOnAllRanks) {
+TEST_P(BlockCompressionTest, AllRanksMatchTheReferenceBitForBit) {
   const testing::OneBucket one({700, 290}, kCount);
   for (const int ranks : {1, 2, 3, 4, 7}) {
     SCOPED_TRACE(ranks);

@@ -59,7 +59,7 @@ TinyRun run_of(const std::string& way, const std::string& optimizer, DType dtype
   return run;
 }
 
-TEST(ParameterServer, IsSumsOfGradientsBitForBit) {
+TEST(ParameterServer, EqualsSumsOfGradientsBitForBit) {
   const Deterministic deterministic;
   for (const std::string optimizer : {"adamw", "sgd", "lamb"}) {
     for (const int ranks : {1, 2, 3, 4, 5}) {
@@ -92,7 +92,7 @@ TEST(ParameterServer, UpdatesMastersOfValuesIn16Bits) {
   }
 }
 
-TEST(ParameterServer, WithOneWorkerIsTrainingAlone) {
+TEST(ParameterServer, OneWorkerEqualsTrainingAlone) {
   const Deterministic deterministic;
   for (const std::string optimizer : {"adamw", "sgd"}) {
     const testing::Outcome alone = train(1, run_of("allreduce", optimizer));
@@ -239,7 +239,7 @@ TEST_F(Ahead, SeesItsOwnWritesAtOnce) {
 }
 
 // Workers cannot predict Adam's update from their gradients, because only servers have its state.
-TEST_F(Ahead, OfOtherOptimizersReadsWhatServersHave) {
+TEST_F(Ahead, OtherOptimizersReadTheServersParameters) {
   const LateRun alone = trained(2, options("adamw", "allreduce"));
   const LateRun ahead = trained(2, options("adamw", "ssp:2"));
   EXPECT_EQ(ahead.losses[0], alone.losses[0]);

@@ -44,7 +44,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(Context, EveryMeshTrainsTheSameModel) {
   const auto run = [](const Grid& grid) {
     TinyRun run = run_of(kind(), grid, compute(), 0.2);
-    run.micro_batch = 1;  // longer than a micro-batch's samples one after the other
+    run.micro_batch = 1;
     run.validation_samples = 8;
     return run;
   };
@@ -60,7 +60,7 @@ TEST_P(Context, EveryMeshTrainsTheSameModel) {
   }
 }
 
-// 16 ranks for samples of 16 tokens, 24 for 16: some ranks have none.
+// Divides samples of 16 tokens over 16 and 24 ranks, so that some ranks have no token.
 TEST_P(Context, MoreRanksThanTokens) {
   const auto run = [](const Grid& grid) {
     TinyRun run = run_of(kind(), grid, compute());
@@ -95,7 +95,7 @@ TEST_P(Context, TrainsWithRecomputationAndLossChunks) {
   }
 }
 
-// Ignored targets, so that ranks have different numbers of targets, some none.
+// Some targets are ignored, so ranks have different numbers of targets, and some have none.
 TEST_P(Context, TrainsWithIgnoredTargets) {
   const auto run = [](const Grid& grid) {
     TinyRun run = run_of(kind(), grid, compute());

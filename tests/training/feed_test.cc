@@ -25,7 +25,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// Examples that encode their own numbers: token = first + example, target = epoch.
+// Examples that encode their own index: token = first + example, target = epoch.
 class Numbers : public DataSet {
  public:
   Numbers(uint64_t size, uint64_t validation_size, int32_t first = 0)

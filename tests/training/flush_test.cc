@@ -46,12 +46,12 @@ TrainOptions flushing(uint64_t flush_every, uint64_t validate_every = 0,
   return options;
 }
 
-// Returns the last step of each run of steps.
+// Returns the steps at whose end a flush happens.
 std::vector<uint64_t> flushes(const TrainOptions& options, uint64_t steps, uint64_t first = 1) {
   std::vector<uint64_t> all;
   for (uint64_t step = first; step <= steps; step = all.back() + 1) {
     all.push_back(next_flush(options, step, steps));
-    if (all.back() < step) break;  // never to end
+    if (all.back() < step) break;  // would never end
   }
   return all;
 }
@@ -198,7 +198,8 @@ TEST(Validation, ChangesNothingWhereItIsFlushedAnyhow) {
 
 // --- refused options ---
 
-// Each rank detects it: the first one to give up may prevent others from getting there.
+// Each rank detects the error by itself. The first rank that throws may end others before they
+// reach the check.
 void expect_refused(int ranks, const std::function<void(const Job&)>& body, const std::string& what,
                     const std::string& remedy) {
   int found = 0;

@@ -1,5 +1,5 @@
-// Training with products in a narrow format (--gemm-format): the same bits in any layout, as
-// without it.
+// Tests training with products in a narrow format (--gemm-format): every layout gives the same
+// bits, as in training without the format.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ TEST_P(GemmFormats, HaveTheSameBitsInAnyLayout) {
   }
 }
 
-// A rank's first micro-batch rounds gradients as the same micro-batch elsewhere.
+// A micro-batch's gradients are rounded the same way on any rank.
 TEST_P(GemmFormats, GoWithMicroBatchesOnOtherRanks) {
   const auto& [format, kind] = GetParam();
   const auto run = [&](const Grid& grid) {

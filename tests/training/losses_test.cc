@@ -107,7 +107,7 @@ TEST(IgnoredTargets, MayBeAllThereAre) {
 
 // --- losses of units ---
 
-constexpr double kWeight = 1000;  // more than the targets'
+constexpr double kWeight = 1000;  // exceeds the targets' weight
 
 // A unit that also minimizes the mean square of its output.
 class Penalized : public Unit {
@@ -196,7 +196,7 @@ TEST(NamedLosses, EveryPipelineReportsTheSameBits) {
   }
 }
 
-// They are sums over micro-batches, independent of their assignment to ranks.
+// Losses are sums over micro-batches, independent of their assignment to ranks.
 TEST(Losses, AnyNumberOfRanksReportsTheSameBits) {
   const auto first_losses = [](int data, int stages) {
     TinyRun run = penalized_run();

@@ -141,7 +141,8 @@ TEST(SyncMemoryPlans, PlansEqualTheRunsMemory) {
   }
 }
 
-// Layers that exchange parts of images: halos, and conversions between layouts.
+// Expects the planned memory of a run whose layers exchange parts of images: halos, and conversions
+// between layouts.
 void expect_planned_images(const testing::TinyRun& run) {
   const std::unique_ptr<DataSet> data = testing::make_data(run);
   TrainOptions options;
@@ -194,8 +195,8 @@ TEST(ImageMemoryPlans, PlansEqualTheRunsMemory) {
   }
 }
 
-// If every expert receives every token, the number of rows is the plan's assumption. Deterministic
-// mode accumulates gradients of micro-batches and of other ranks separately.
+// If every expert receives every token, the number of rows is the one that the plan assumes.
+// Deterministic mode accumulates gradients of micro-batches and of other ranks separately.
 TEST(ExpertMemoryPlans, PlansEqualTheRunsMemory) {
   for (const bool deterministic : {false, true}) {
     for (const uint64_t passes : {1, 4}) {

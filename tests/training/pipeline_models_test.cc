@@ -94,7 +94,7 @@ TEST(ResNetPipelines, TrainTheSameBits) {
   expect_the_same_bits(run, 3, {2, 3});
 }
 
-// Statistics over the data-parallel ranks of each stage.
+// Statistics are computed over the data-parallel ranks of each stage.
 TEST(ResNetPipelines, StatisticsOverRanksTrainTheSameBits) {
   TinyRun run = image_run();
   run.sync_batch_norm = true;

@@ -75,7 +75,7 @@ void expect_right(const Slice& slice) {
   EXPECT_EQ(visited, expected);
 }
 
-// All ranks together have the whole, once.
+// Expects all ranks together to have each element once.
 void expect_shared_out(const Shape& shape, const Placement& placement, int tensor, int expert) {
   SCOPED_TRACE(cat(tensor, " x ", expert, " ranks, ", placement.cuts.size(), " cuts"));
   std::vector<Slice> slices;
@@ -136,7 +136,8 @@ TEST(Placement, EveryCutOfEveryDimensionSharesTheElementsOut) {
   }
 }
 
-// The expert ranks' owner has it, cut over the tensor ranks or whole on one of them.
+// The owner among the expert ranks has the parameter, either cut over the tensor ranks or whole on
+// one of them.
 TEST(Placement, OneRankMayHaveAllOfIt) {
   for (const int tensor : {1, 2}) {
     for (const int expert : {1, 2, 4}) {
@@ -268,7 +269,7 @@ TEST(Slices, InvalidSlicesAreRefused) {
   refused({4}, {{{2, 4}, {0, 1}}});
 }
 
-// The elements of a slice, grouped in blocks, are the slice's blocks.
+// in_blocks() returns the blocks of a slice, unless the slice cuts a block.
 TEST(Slices, BlockedSlicesCutNoBlock) {
   constexpr int64_t kBlock = 8;
   for (const Shape& shape :

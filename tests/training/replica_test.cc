@@ -260,7 +260,7 @@ TEST(Compression, HooksWithStateRefuseAChangingLossScale) {
   TinyRun run = run_of(0, DType::f16);
   run.replica.loss_scaling.emplace();
   run.powersgd.emplace();
-  // The rank that throws first ends the other, which may not have reached the check.
+  // The rank that throws first ends the other, which might not have reached the check.
   const auto errors = run_ranks_catching(2, [&](const Job& job) { TinyRank rank(job, run); });
   for (const auto& error : errors) ASSERT_TRUE(error);
   EXPECT_THAT(cat(errors[0]->what(), errors[1]->what()),

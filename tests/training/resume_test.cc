@@ -48,7 +48,7 @@ struct Made {
   TrainOptions options;
   GptConfig model = testing::tiny_gpt();
   MeshShape mesh;
-  std::string text;  // in place of the usual one
+  std::string text;  // the training text; empty: the usual one
   int ranks = 2;
 };
 
@@ -77,7 +77,7 @@ class Resume : public FolderTest {
   }
 
   using OnStep = std::function<void(const StepReport&, const Job&)>;
-  // Returns each rank's message. `outcome` is the first rank's.
+  // Returns each rank's message. `outcome` receives the first rank's outcome.
   static std::vector<std::string> train_catching(const Made& run, Outcome* outcome = nullptr,
                                                  const OnStep& on_step = {},
                                                  const std::function<int(int)>& stop = {}) {
@@ -236,7 +236,7 @@ TEST_F(Resume, ANewRunInAUsedDirectoryIsRefusedByAllRanks) {
   EXPECT_THAT(steps_in(path("run")), ElementsAre(2));
 }
 
-// Runs of versions without --sync have average_every.
+// Runs saved by versions without --sync have the setting average_every.
 TEST(RunSettings, SayHowOldRunsAveraged) {
   const std::unique_ptr<DataSet> data = testing::tiny_data();
   const Gpt model(testing::tiny_gpt());

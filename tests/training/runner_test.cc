@@ -162,7 +162,7 @@ TEST_P(RunnerTest, BackwardInTwoParts) {
 TEST_P(RunnerTest, ForwardAloneMakesTheSameInParts) {
   Rig rig(GetParam());
   const HostTensor kept = copy(rig.forward({0, 2}, 0, 0, {}));
-  // Training has dropout; without it both are the same.
+  // Training has dropout. Without dropout both outputs are the same.
   Rig dry(GetParam());
   const Tensor alone =
       dry.runner.forward_only({.units = {0, 2}, .slot = 0}, dry.batch(0), {}, dry.hooks);
@@ -236,7 +236,7 @@ TEST(RunnerHooks, HooksRunAroundEachUnit) {
 
 // --- weight 0 ---
 
-// Its gradients do not count either, nor does a NaN in them.
+// The gradients of a micro-batch of weight 0 do not count, nor does a NaN in them.
 TEST_P(RunnerTest, AMicroBatchOfWeightZeroLeavesTheGradientsAlone) {
   Outcome outcome = plain(GetParam());
   Rig& rig = *outcome.rig;

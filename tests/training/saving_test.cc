@@ -48,7 +48,7 @@ class Saving : public FolderTest {
     return options;
   }
 
-  // On two ranks; returns each one's message. `outcome` is the first rank's.
+  // Trains on two ranks; returns each rank's message. `outcome` receives the first rank's outcome.
   static std::vector<std::string> train_catching(const TrainOptions& options,
                                                  Outcome* outcome = nullptr) {
     std::vector<std::string> said;

@@ -403,7 +403,8 @@ TEST_F(TensorParallel, AModelForAnotherMeshIsRefused) {
   }
 }
 
-// All ranks detect it; a rank that waits for one that has already left reports that instead.
+// All ranks detect the error. A rank that waits for one that has already left reports that
+// departure instead.
 TEST_F(TensorParallel, MuonRefusesPartsOfMatrices) {
   for (const int zero : {0, 1}) {
     int refusals = 0;

@@ -1,4 +1,4 @@
-// Tests the assignment of tokens to ranks, and what queries attend to of other ranks' keys.
+// Tests which tokens each rank gets, and which keys of other ranks its queries attend to.
 #include "training/core/token_partition.h"
 
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ TEST(TokenPartition, RanksGetAsMuchOfAnyMask) {
   }
 }
 
-// Also for samples shorter than the number of ranks, some of which have nothing.
+// This also holds for samples shorter than the number of ranks, where some ranks have no token.
 TEST(TokenPartition, QueriesSeeWhatTheMaskSays) {
   std::mt19937 random(6);
   for (const int ranks : {1, 2, 3, 5, 7}) {

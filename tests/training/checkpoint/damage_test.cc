@@ -28,7 +28,7 @@ class Damage : public ::testing::Test {
   std::string run() const { return scratch_.path("run"); }
   std::string file(const char* name) const { return scratch_.path("run/step-00000002/") + name; }
 
-  // Returns the error of a resumed training, in which this rank of three reads its part.
+  // Returns the error of reading all tensors of the run's checkpoint, as a resumed training does.
   std::string resume_error() const {
     return error_of([&] {
       const Checkpoint checkpoint = Checkpoint::open(run());
@@ -95,7 +95,7 @@ TEST_F(Damage, AMissingFileIsRefused) {
   expect_refused("step-00000002");
 }
 
-// A complete file of another run with the same size.
+// Replaces a file by a complete file of another run with the same size.
 TEST_F(Damage, ExchangedFilesAreRefused) {
   fs::rename(file(kFiles[1]), file("other"));
   fs::copy_file(file(kFiles[2]), file(kFiles[1]));
@@ -207,7 +207,7 @@ TEST_F(Damage, VerifyReadsAllFiles) {
   std::string altered = read_bytes(file(kFiles[2]));
   altered.back() = static_cast<char>(altered.back() ^ 1);
   write_bytes(file(kFiles[2]), altered);
-  const Checkpoint checkpoint = Checkpoint::open(run());  // reads none
+  const Checkpoint checkpoint = Checkpoint::open(run());  // does not read the data files
   EXPECT_THAT(error_of([&] { checkpoint.verify(); }), HasSubstr(kFiles[2]));
 }
 
@@ -274,7 +274,7 @@ TEST(Manifest, InconsistentManifestsAreRefused) {
       HasSubstr("the/file"));
 }
 
-// As before slices were introduced.
+// The format that was written before slices were introduced.
 TEST(Manifest, VersionOneIsRead) {
   const Manifest manifest = parse_manifest(
       with_checksum(R"("format":"tutti-checkpoint","version":1,"step":3,"model":"m","state":{},

@@ -129,7 +129,7 @@ TEST(Import, TransposesLinearLayersOfHuggingFaceGpt2) {
   }
 }
 
-// More than one block of the transposition.
+// The matrices have more than one block of the transposition.
 TEST(Import, TransposesLargeMatrices) {
   const Scratch scratch;
   constexpr int64_t kWidth = 67;

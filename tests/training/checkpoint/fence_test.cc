@@ -45,7 +45,7 @@ class Fences : public ::testing::Test {
  protected:
   std::string path() const { return scratch_.path("run"); }
 
-  // A writer that begins in the directory on another host.
+  // Starts a writer on another host in the directory.
   std::unique_ptr<RunDirectory> begin(const WriterHistory& history) const {
     fs::remove(path() + "/" + kLockFile);
     auto directory =
@@ -56,7 +56,7 @@ class Fences : public ::testing::Test {
   std::string refusal(const WriterHistory& history) const {
     return error_of([&] { begin(history); });
   }
-  // Returns its output.
+  // Saves a step from one rank; returns the rank's error, or "".
   std::string save(
       RunDirectory& directory, uint64_t step,
       const std::function<void(std::string_view)>& at_phase = [](auto) {}) const {
@@ -92,7 +92,7 @@ TEST_F(Fences, SurvivorsTakeOverAndTheOldWriterIsRefused) {
   EXPECT_THAT(refusal(kAsAll), HasSubstr(kRefusal)) << "an older membership";
 }
 
-// Both follow the same membership, and the second one has seen more deaths since.
+// Both writers follow the same membership, and the second one has observed more deaths since.
 TEST_F(Fences, OnePartOfAJobGoesOn) {
   begin(kAsAll);
   const auto left = begin(kAsLeft);
@@ -180,7 +180,7 @@ class Moments : public Fences {
       published[each] = kLeft;
     }
   }
-  // All ranks publish the steps `before` and then step 20. At each moment of the latter, the
+  // All ranks publish the steps `before` and then step 20. At each moment of step 20's save, the
   // surviving ranks take over: from the newest step or, with `again`, from before step 20.
   void take_over_at_every_moment(const std::vector<uint64_t>& before, bool again) const {
     int refused = 0, in_time = 0, moment = 0;

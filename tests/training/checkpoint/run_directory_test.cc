@@ -75,7 +75,7 @@ TEST_F(Directory, ARunHasOneIdentityInAllOfItsStepsAndResumes) {
   EXPECT_EQ(run_of(3), run_of(1));
 }
 
-// For launchers that restart ranks.
+// Launchers that restart ranks rely on this.
 TEST_F(Directory, WithoutAStepMayBeResumedAsANewRun) {
   EXPECT_THAT(refusal(kResume), HasSubstr("there is no directory"));
   EXPECT_FALSE(RunDirectory::check(path(), kResumeOrNew));
@@ -242,7 +242,7 @@ TEST_F(Directory, GoesBackToAStepAndLosesNoLaterOne) {
   EXPECT_THAT(steps_in(path()), ElementsAre(10, 20, 30));
   EXPECT_THAT(steps_in(path("set-aside-1")), ElementsAre(30, 40));
   Checkpoint::open(path("set-aside-1/step-00000040")).verify();
-  // Once more: the first set-aside steps stay.
+  // Sets steps aside again: the steps that were set aside before stay.
   EXPECT_THAT(begin({.resume = true, .step = 20}), HasSubstr("set-aside-2"));
   EXPECT_THAT(steps_in(path("set-aside-1")), ElementsAre(30, 40));
   EXPECT_THAT(refusal({.resume = true, .step = 25}),
@@ -332,7 +332,7 @@ TEST_F(Directory, AnEarlierFormatGoesOnAndGetsAnIdentity) {
   EXPECT_THAT(begin(kResume), HasSubstr("continues from step 30"));
 }
 
-// A second run had moved `latest` back: the steps that it had not removed are kept.
+// A second run had moved `latest` back: the steps that the second run had not removed are kept.
 TEST_F(Directory, AnEarlierFormatGoesOnFromLatest) {
   save(kNew, {10, 20, 30, 40});
   for (const int64_t step : {10, 20, 30, 40}) forget_the_run(path(step_name(step)));

@@ -149,8 +149,8 @@ TEST(ConvolutionKernelTest, ShortcutsOfFewChannels) {
   expect_right({{{64, 128, 15}, {.height = 1, .width = 1, .stride = 3, .padding = 0}, 4}, 2});
 }
 
-// Those for bf16 do so for strides longer than windows, or than images are wide, or they add the
-// previous contents of their memory.
+// oneDNN's implementations for bf16 write beyond their workspace if strides exceed the windows or
+// the images' width, or they add the previous contents of their memory.
 TEST(ConvolutionKernelTest, LongStrides) {
   expect_right({{{64, 17, 40}, {.height = 1, .width = 7, .stride = 3, .padding = 0}, 32}, 3});
   expect_right({{{64, 40, 17}, {.height = 2, .width = 2, .stride = 4, .padding = 1}, 15}, 1});

@@ -71,7 +71,7 @@ TEST(LinearTest, NoRows) {
   EXPECT_EQ(doubles(parameters.gradient(1)), std::vector<double>(4));
 }
 
-// Into the caller's memory, and each half of the backward pass separately.
+// Writes into the caller's memory, and runs each half of the backward pass separately.
 TEST(LinearTest, ComputesInParts) {
   ParameterTable table;
   const Linear linear(table, "l", 7, 5);

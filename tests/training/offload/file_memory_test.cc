@@ -1,4 +1,5 @@
-// Memory in files keeps what is written, gives pages back, and has errors in place of signals.
+// Tests that memory in files keeps what is written, gives pages back, and throws errors where the
+// system would send signals.
 #include "training/offload/file_memory.h"
 
 #include <gmock/gmock.h>
@@ -110,7 +111,7 @@ TEST_F(FileMemories, FullFileSystemsAreAnError) {
   EXPECT_THAT(error_of([&] { FileMemory(path(""), too_much); }), HasSubstr("No space left"));
 }
 
-// Touching such a page is a SIGBUS, as if a disk fails.
+// Access to a page beyond the end of a file raises SIGBUS, as on a failing disk.
 TEST_F(FileMemories, UnreadableFilesAreAnError) {
   const FileMemory memory(path(""), kBytes);
   const std::span<std::byte> all(memory.data(), memory.size());

@@ -1,4 +1,4 @@
-// Offloaded state trains to the same bits as state in memory.
+// Tests that offloaded state trains to the same bits as state in memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ class Offload : public FolderTest {
     if (stage == 3) return {"optimizer", "parameters", "activations"};
     return {"optimizer", "activations"};
   }
-  // Trains with these kinds in files, and in memory.
+  // Expects training with these kinds of state in files to give the bits of training in memory.
   void expect_same_bits(int ranks, TinyRun run, const std::vector<std::string>& kinds) const {
     const Outcome expected = testing::train(ranks, run);
     run.replica.storage.offload = files_of(kinds);
@@ -65,7 +65,7 @@ TEST_P(OffloadedOptimizer, TrainsTheSameBits) {
       SCOPED_TRACE(cat(ranks, " ranks, stage ", stage));
       TinyRun run = small_run(GetParam());
       run.replica.storage.stage = stage;
-      // Stages 0 and 2 take one micro-batch a rank, the others sums of several.
+      // Stages 0 and 2 train with one micro-batch per rank, the other stages with several.
       if (stage % 2 == 0) run.micro_batch = run.batch / static_cast<uint64_t>(ranks);
       expect_same_bits(ranks, run, kinds_of(stage));
     }

@@ -105,7 +105,7 @@ struct Rank {
   DataParallel parallel;
 };
 
-// -1: the rank has no part of it.
+// Compares sums, except those of -1: the rank has no part of that parameter.
 bool equal_where_owned(const std::vector<float>& sums, const std::vector<float>& expected) {
   return std::ranges::equal(sums, expected, [](float a, float b) { return a == -1 || a == b; });
 }

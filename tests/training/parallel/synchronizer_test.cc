@@ -246,8 +246,8 @@ TEST_F(LocalSgdState, MayBeginWithARunOfSums) {
   });
 }
 
-// Returns both ranks' messages: the rank that throws first ends the other, which may not have
-// reached the check.
+// Returns both ranks' messages, because the rank that throws first ends the other, which might not
+// have reached the check.
 std::string refusal_of(const TinyRun& run) {
   const auto errors = run_ranks_catching(kRanks, [&](const Job& job) { TinyRank rank(job, run); });
   std::string all;

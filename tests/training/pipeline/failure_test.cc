@@ -74,7 +74,7 @@ class FaultyStage : public StageWork {
     if (rank_ == planted_.rank && entries_++ == planted_.entry) fail();
     return tensor_at(&value_, DType::f32, 1, 1);
   }
-  // Not before all ranks have reached their place.
+  // Fails once all ranks have begun their plan.
   void fail() const {
     while (begun() < kRanks) std::this_thread::yield();
     switch (planted_.fault) {
@@ -129,7 +129,7 @@ std::string read_all(int fd) {
 struct Rank {
   pid_t pid = 0;
   int report = -1;
-  std::string text;  // "ok", or its error
+  std::string text;  // "ok", or the rank's error
 };
 
 // The faulty rank ends last, if necessary by force.
@@ -216,7 +216,7 @@ class Failure : public ::testing::Test {
     told_ = faulty.text;
   }
 
-  std::string told_;  // by the rank with the fault
+  std::string told_;  // message of the rank with the fault
 };
 
 TEST_F(Failure, AStageIsKilledAtEveryEntry) {

@@ -57,7 +57,7 @@ class Exhaustive {
   }
   int layers() const { return static_cast<int>(layers_.size()); }
 
-  // Layers from `first` on, on the remaining nodes.
+  // Tries all divisions of the layers from `first` on over the remaining nodes.
   void nodes(int first, int left, double slowest) {
     if (first == layers()) {
       best_ = std::min(best_, slowest);

@@ -1,5 +1,5 @@
-// Tests memory: the arithmetic of textbooks, ZeRO's at every number of ranks, and formulas of
-// activations.
+// Tests memory: the arithmetic of textbooks, ZeRO's memory at every number of ranks, and formulas
+// of activations.
 #include "training/planner/memory.h"
 
 #include <gtest/gtest.h>

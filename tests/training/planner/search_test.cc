@@ -26,7 +26,7 @@ Job job_on(const std::string& cluster, const std::string& model, int64_t batch, 
   return job;
 }
 
-// Every value of every axis, unless forbidden.
+// Returns the best layout among all values of all axes, except forbidden combinations.
 PlannedLayout exhaustive(const Job& job, double memory) {
   PlannedLayout best;
   const int ranks = job.cluster.ranks();

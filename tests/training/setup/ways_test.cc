@@ -150,10 +150,11 @@ TEST(Ways, EverySettingIsTheSameInAFileInSetAndAsAnOption) {
   ASSERT_GT(schema.fields().size(), 45u);
   for (const Json& base : bases()) {
     for (const Field& field : schema.fields()) {
-      // A run's own configuration contains it; users give the settings that determine it.
+      // Only a run's own configuration contains the number of samples; users give the settings that
+      // determine it.
       if (field.key() == "training.samples") continue;
       for (const Json& value : samples_of(field)) {
-        if (value == field.get()) continue;  // a file may say what is so anyhow
+        if (value == field.get()) continue;  // a file may set the present value
         expect_alike(field, value, base);
       }
     }

@@ -182,8 +182,8 @@ TEST(Step, BubblesOfGPipeAnd1F1BAreThoseOfTheirFormula) {
   }
 }
 
-// Equals the figures of `tutti pipeline` for the same costs: for all schedules with flushes, with
-// messages that take no time, and if no link is shared also with others.
+// Step times equal the figures of `tutti pipeline` for the same costs: for all schedules with
+// flushes if messages take no time, and also with messages that take time if no link is shared.
 TEST(Step, PipelinesTakeWhatTheirOwnSimulatorSays) {
   for (const pipeline::ScheduleKind& kind : pipeline::all_schedules()) {
     if (kind.updates != pipeline::Updates::flushed) continue;
@@ -244,7 +244,8 @@ TEST(Step, BucketsAreSummedWhileBackwardGoesOn) {
 }
 
 TEST(Step, TheLastBucketOfAChunkMayBeSmaller) {
-  // 1 MB, 1 MB and 0.5 MB. The first one is ready after two fifths of the backward.
+  // The buckets have 1 MB, 1 MB and 0.5 MB. The first one is ready after two fifths of the
+  // backward.
   const SimulatedStep step =
       play({.network = star(2), .shape = {1, 1}, .work = work(0, 2.5e6, 1e6)});
   const double first = 0.4 * kBackward;
@@ -300,10 +301,10 @@ TEST(Step, SumsOfTwoStagesShareALink) {
   EXPECT_NEAR(time_on_two_switches(c), 10 + 4 * 400, 1e-9);
 }
 
-// 400 us: the activations. 10: the second stage's backward. 800: the gradients of the activations,
-// which share a rank's link with the first message of the second stage's sum. 800: its second
-// message, which shares the link between the switches with the first one of the first stage's sum.
-// 400: the last.
+// The terms are 400 us for the activations; 10 for the second stage's backward; 800 for the
+// gradients of the activations, which share a rank's link with the first message of the second
+// stage's sum; 800 for that sum's second message, which shares the link between the switches with
+// the first message of the first stage's sum; and 400 for the last message.
 TEST(Step, MessagesOfThePipelineShareLinksWithSums) {
   const Case c = on_two_switches(4e6);
   EXPECT_NEAR(time_on_links_of_their_own(c), 400 + 10 + 400 + 2 * 400, 1e-9);
@@ -396,7 +397,7 @@ TEST(Step, TensorRanksSumTheirPartsOfGradientsByPlace) {
   const double gradients = 8e6;
   StepWork none = with_tensor(work(0, gradients), 2, 1);
   const SimulatedStep step = play({.network = star(4), .shape = {1, 1}, .work = none});
-  const double sums = 3 * 2 * 2.0;  // of nothing: latencies; the last one beside the gradients'
+  const double sums = 3 * 2 * 2.0;  // 3 sums of 0 bytes; the fourth is hidden
   EXPECT_NEAR(step.network.time_us, kForward + kBackward + sums + ring_us(2, gradients), 1e-6);
 }
 

@@ -89,7 +89,7 @@ TEST(FedProx, WithoutItsTermIsFedAvg) {
   }
 }
 
-// A round's second gradient is the same in both runs, except for the term.
+// A round's second gradient is the same in both runs, except for FedProx's term.
 TEST(FedProx, AddsItsTermToGradients) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     TinyRun run = run_of("fedavg:4");

@@ -84,7 +84,7 @@ class DigitUnit : public Unit {
   Slots<Saved> saved_;
 };
 
-// Without batch statistics, which differ between clients too much for an average of models.
+// A model without batch statistics, which differ between clients too much for an average of models.
 struct Perceptron : Model {
   explicit Perceptron(const MeshPlace& place) : Model(place) {
     add_unit<HiddenUnit>();

@@ -34,7 +34,7 @@ Values through(BlockFormat format, const Values& values) {
   return decoded;
 }
 
-// The same in plain loops over all ranks, part by part.
+// Computes the hook's results in plain loops over all ranks, part by part.
 class Reference {
  public:
   Reference(BlockFormat format, int ranks)

@@ -111,7 +111,8 @@ LateRun trained(int ranks, const TrainOptions& options) {
 
 class Served : public FolderTest {
  protected:
-  // Two workers and two servers, which take the parts of each step one after another.
+  // Returns the record of two workers and two servers that take the parts of each step one after
+  // another.
   static std::string line_of_empty_parts(int first) {
     std::string pushes;
     for (int step = 0; step < static_cast<int>(kLateFlush); ++step) {

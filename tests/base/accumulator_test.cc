@@ -232,7 +232,8 @@ using WideTypes = ::testing::Types<int8_t, int16_t, int32_t, int64_t, uint8_t, u
                                    uint64_t, float, double>;
 TYPED_TEST_SUITE(WideScaleTest, WideTypes);
 
-// Integers wrap around, floats have their own precision; every instruction set, unaligned.
+// Checks that integers wrap around and floats keep their own precision, by every instruction set
+// and at unaligned addresses.
 TYPED_TEST(WideScaleTest, MultipliesInTheType) {
   using T = TypeParam;
   constexpr bool kInteger = std::is_integral_v<T>;

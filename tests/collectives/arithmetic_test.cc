@@ -169,7 +169,8 @@ TEST(Means, TheReceiverOfAccumulatorsDivides) {
   EXPECT_TRUE(programs[1].steps[1].divides);
 }
 
-// Elements received from scratch count as divided, and are refused: then each rank divides its own.
+// Elements received from scratch count as divided, and are refused. In that case each rank divides
+// its own result.
 TEST(Means, EachRankDividesResultsThatPassThroughScratch) {
   const std::vector<Program> programs = reduce_and_send(scratch(0));
   EXPECT_THAT(problem_of(added(programs, Arithmetic::means), Arithmetic::means),

@@ -155,7 +155,7 @@ TEST(Consequence, AMismatchIsReportedToUninvolvedRanks) {
             HasSubstr("failed and left the communicator; likely cause: collective mismatch")));
 }
 
-// Rank 0's own error: rank 1's position is irrelevant and not reported.
+// Returns the output to stderr of two ranks if rank 0 runs `fails` and rank 1 waits in a barrier.
 std::string said_when_rank_0(const std::function<void(Communicator&)>& fails) {
   ::testing::internal::CaptureStderr();
   testing::run_ranks_catching(2, [&](const Job& job) {

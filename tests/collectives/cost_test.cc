@@ -176,7 +176,7 @@ TEST(Cost, RanksOfAHostShareItsCard) {
   // A single rank per host: three rounds of the whole buffer.
   EXPECT_NEAR(on_hosts_of(Collective::all_reduce, "recursive_doubling", 1).wire, 3 * kBytes * kWire,
               1e-9);
-  // Four ranks on each of two hosts send it in the last round.
+  // Four ranks on each of two hosts send the whole buffer in the last round.
   const Prediction shared = on_hosts_of(Collective::all_reduce, "recursive_doubling", 4);
   EXPECT_NEAR(shared.wire, 4 * kBytes * kWire, 1e-9);
   EXPECT_GE(shared.seconds, shared.wire + 2 * kBytes * kBeta);
@@ -292,7 +292,7 @@ TEST(CostModel, ComesFromTheFileThatTheSettingNames) {
   std::ofstream(path) << to_json(model);
   settings().set("TUTTI_TUNE_FILE", path);
   EXPECT_EQ(load_cost_model().switch_time, 0.5);
-  std::ofstream(path) << "not JSON";  // said in the log, and not used
+  std::ofstream(path) << "not JSON";  // logged and ignored
   EXPECT_EQ(to_json(load_cost_model()), to_json(CostModel::defaults()));
   settings().set("TUTTI_TUNE_FILE", "none");
   EXPECT_EQ(cost_model_file(), "");

@@ -38,7 +38,7 @@ class Create : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(All, Create, ::testing::Values("shm", "tcp", "ucx", "ofi"),
                          [](const auto& info) { return info.param; });
 
-// The other ranks are not even in the library.
+// The other ranks make no call of the library meanwhile.
 TEST_P(Create, NeedsNoWordFromOthers) {
   std::promise<void> done;
   std::shared_future<void> is_done = done.get_future().share();
@@ -86,7 +86,7 @@ TEST_P(Create, GroupsOverlapAndNest) {
   });
 }
 
-// Its messages do not match the callers' own.
+// Messages of create() do not match the callers' own messages.
 TEST_P(Create, LeavesTheCallersMessagesAlone) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator world = Communicator::init(job);

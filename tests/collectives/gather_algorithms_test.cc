@@ -107,8 +107,8 @@ TEST_P(GatherAlgorithm, OneRankOnlyCopies) {
 
 // ---- volume and rounds
 
-// Common to all of them: an all-gather brings every block to every rank once; a reduce-scatter
-// takes every block from every rank once, as part of some sum.
+// All algorithms have this in common: an all-gather brings every block to every rank once, and a
+// reduce-scatter takes every block from every rank once, as part of some sum.
 TEST_P(GatherAlgorithm, MovesTheLeastVolume) {
   const bool gathers = algorithm().collective == Collective::all_gather;
   for (int32_t ranks = 2; ranks <= kMaxRanks; ++ranks) {

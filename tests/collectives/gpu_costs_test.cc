@@ -244,9 +244,9 @@ TEST_P(Ladder, ARingHasTheBandwidthThatWasMeasured) {
   EXPECT_GE(busbw(best(kLong), kLong), busbw(ring(kLong), kLong));
 }
 
-// In windows. NCCL's NVLS reaches 480 on H100, from which the link's multicast bandwidth is
-// derived, and 845 on B200, which is predicted from the links. Without a summing switch, the volume
-// is the ring's.
+// The buffers are in windows. NCCL's NVLS reaches 480 on H100, from which the link's multicast
+// bandwidth is derived, and 845 on B200, which is predicted from the links. Without a summing
+// switch, the volume is the ring's.
 TEST_P(Ladder, TheSwitchBeatsTheRingInWindows) {
   const std::map<std::string, double> measured = {{"h100", 480}, {"b200", 845}};
   const GpuCandidate best = in_windows(kLong, Reach::multicast);
@@ -298,13 +298,15 @@ TEST_P(Ladder, GoesFromLinesToSlotsNear64KiB) {
   }
 }
 
-// First algorithms that send everything in few rounds, finally those with the least volume.
+// Small calls use algorithms that send everything in few rounds, large calls those with the least
+// volume.
 TEST_P(Ladder, GoesFromFewRoundsToLittleVolume) {
   const double wire = gpu_costs(CostModel::defaults(), GetParam().gpu).simple.wire;
   const double volume = 2.0 * 7 / 8 * static_cast<double>(kLong) * wire;
   EXPECT_NEAR(best(kLong).prediction.wire, volume, 0.01 * volume);
   EXPECT_GT(best(kLong).prediction.wire, 0.95 * best(kLong).prediction.seconds);
-  // The whole buffer by lines in one to three rounds, not an eighth of it in each of two.
+  // Ranks send the whole buffer by lines in one to three rounds, not an eighth of it in each of
+  // two.
   const double line = gpu_costs(CostModel::defaults(), GetParam().gpu).lines.wire;
   EXPECT_GE(best(1024).prediction.wire, 3 * 1024 * line);
   EXPECT_LT(candidate_of(candidates(1024), "one_shot", GpuProtocol::lines).prediction.seconds,

@@ -29,7 +29,8 @@ Algorithm canonical_reduce_scatter() {
   return require_algorithm(Collective::reduce_scatter, "all_pairs");
 }
 
-// The same without the canonical grade: sums are rounded after the first phase.
+// Returns the canonical reduce-scatter with a lower grade, so that sums are rounded after the first
+// phase.
 Algorithm rounding_reduce_scatter() {
   Algorithm algorithm = canonical_reduce_scatter();
   algorithm.grade = Grade::same_bits;
@@ -70,7 +71,7 @@ void expect_its_grade(const Algorithm& algorithm, int32_t max_ranks = 33) {
 
 TEST(Hierarchical, AnyReduceScatterComposes) {
   for (const Algorithm* inner : algorithms_for(Collective::reduce_scatter)) {
-    if (inner->name == "hierarchical") continue;  // has no groups left in one
+    if (inner->name == "hierarchical") continue;  // a group has no groups of its own
     expect_its_grade(
         compose_hierarchical(*inner, all_reduce("recursive_doubling"), all_gather("ring")));
   }
@@ -88,7 +89,7 @@ TEST(Hierarchical, AnyAllReduceComposes) {
 
 TEST(Hierarchical, AnyAllGatherComposes) {
   for (const Algorithm* inner : algorithms_for(Collective::all_gather)) {
-    if (inner->name == "hierarchical") continue;  // has no groups left in one
+    if (inner->name == "hierarchical") continue;  // a group has no groups of its own
     expect_its_grade(
         compose_hierarchical(rounding_reduce_scatter(), all_reduce("two_shot"), *inner));
   }

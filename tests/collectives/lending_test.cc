@@ -49,9 +49,9 @@ class Signal {
 };
 
 struct Signals {
-  Signal reads;        // the reader is in the midst of the owner's buffer
-  Signal overwritten;  // the owner has used it for something else
-  Signal read;         // the reader has come to its end
+  Signal reads;        // the reader has read a part of the owner's buffer
+  Signal overwritten;  // the owner has overwritten its buffer
+  Signal read;         // the reader has read the whole buffer
 };
 
 Reduction sum_that_first(std::function<void()> begin) {
@@ -138,7 +138,7 @@ TEST(LendingAbort, NorDoesOneInAnotherProcess) {
   EXPECT_EQ(WEXITSTATUS(status), static_cast<int>(End::error));
 }
 
-// One rank is a separate process.
+// Starts a rank as a separate process.
 pid_t start_rank(testing::LocalRendezvous& rendezvous, int rank, int ranks,
                  const std::function<bool(Communicator&)>& body) {
   const Job job = rendezvous.job(rank, ranks);

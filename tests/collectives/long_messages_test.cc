@@ -33,7 +33,7 @@ bool is_filled(std::span<const int32_t> values, int message) {
 }
 
 // The sender starts its messages and makes no progress until all have been received: a test that
-// needs its help never ends.
+// needs the sender's help never ends.
 void expect_received_without_the_sender(Communicator& comm, std::span<const std::span<int32_t>> out,
                                         std::promise<void>& received) {
   if (comm.rank() == 0) {
@@ -98,7 +98,7 @@ TEST(LongMessages, UnalignedRegisteredMemoryNeedsNoHelpEither) {
     std::vector<int32_t> memory(kLong);
     const Registration registration =
         comm.register_memory(memory.data(), memory.size() * sizeof(int32_t));
-    // Its first and last pages are incomplete.
+    // The message's first and last pages are incomplete.
     const std::span<int32_t> out[] = {std::span(memory).subspan(2049, kLong - 5000)};
     expect_received_without_the_sender(comm, out, received);
   });
@@ -164,7 +164,8 @@ TEST_P(LongMessagesOver, WrongSizesAreRefused) {
   }
 }
 
-// The registration still claims that others can read there; they would read the old contents.
+// The registration still claims that others can read this memory, where they would find the old
+// contents.
 TEST(LongMessages, NewMappingsAtFreedRegisteredAddressesArriveIntact) {
   testing::run_ranks(2, [&](const Job& job) {
     constexpr size_t kBytes = kLong * sizeof(int32_t);

@@ -101,7 +101,7 @@ void for_each_algorithm(Communicator& comm, Body&& body) {
   }
 }
 
-// Tests the largest finite value on all ranks.
+// Expects the mean of the largest finite value on all ranks to be that value.
 void expect_largest(Communicator& comm, const Algorithm& algorithm, DType dtype) {
   const uint64_t count = input_count(algorithm.collective, comm);
   for (const double sign : {1.0, -1.0}) {

@@ -1,6 +1,6 @@
 // Explores everything that can happen to a few ranks that agree or change members: no two living
-// ranks may decide differently. With TUTTI_TEST_FULL set, with more ranks and events, which takes
-// long and 1 GB of memory.
+// ranks may decide differently. TUTTI_TEST_FULL adds ranks and events, which takes long and 1 GB of
+// memory.
 #include "tests/collectives/membership_model.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 bool full() { return std::getenv("TUTTI_TEST_FULL") != nullptr; }
 
-// The sides of each cut in two; without rank 0, since each would occur twice.
+// Returns one side of each cut in two: the side without rank 0, so that no cut occurs twice.
 std::vector<Ranks> sides(int ranks) {
   std::vector<Ranks> sides;
   for (unsigned side = 2; side < 1U << ranks; side += 2) sides.push_back(static_cast<Ranks>(side));
@@ -97,7 +97,7 @@ TEST(Membership, RanksChangeIt) {
 }
 
 // A former defect of shrink(), which the checker must find: a rank whose second agreement failed
-// repeated the first question, while the others took its answer for one to the second.
+// repeated the first question, while the others treated its answer as one to the second.
 TEST(Membership, ChangedByARankThatRestartsIsOutOfPhase) {
   Checker checker({.ranks = 3, .change = true, .retries = 1, .restarts = true});
   for (uint32_t seed = 0; seed < 1000 && checker.violations() == 0; ++seed) checker.walk(seed);

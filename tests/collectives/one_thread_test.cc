@@ -94,7 +94,7 @@ TEST_P(OneThread, SendsToItself) {
   EXPECT_THAT(received, ::testing::ElementsAre(12, 10, 11));
 }
 
-// The odd rank and all others: none of them is waited for without end.
+// One group has calls of two ranks and of a job of one rank: all of them complete.
 TEST_P(OneThread, KnowsCallsOfSeveralRanks) {
   Ranks ranks = join_all(2);
   Ranks alone = join_all(1);

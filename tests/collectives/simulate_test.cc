@@ -334,7 +334,7 @@ TEST(Simulate, RefusesWhatIsTooLongToWalk) {
               AllOf(HasSubstr("limit is 1000 steps"), HasSubstr("let Tutti choose the algorithm")));
 }
 
-// From the beginning, and after all ranks have computed for some time.
+// The collective starts at once, or after all ranks have computed for some time.
 TEST(Simulate, CollectivesInAJointScheduleTakeWhatTheyTakeAlone) {
   for (const char* name : {"ring", "halving_doubling", "hierarchical", "double_binary_tree"}) {
     SCOPED_TRACE(name);
@@ -398,7 +398,7 @@ TEST(Simulate, EveryAlgorithmEnds) {
   EXPECT_GT(played, 150);
 }
 
-// Part of a host is not simulated instead of the whole: such networks use one rank's estimate.
+// A part of a host cannot represent the whole host, so such networks use one rank's estimate.
 TEST(Simulate, CandidatesForFewLargeHostsStayWithinTheNetwork) {
   Network network(parse_structure("switch:6000;ring:2", {}));
   ASSERT_EQ(network.alike_group_size(), 6000);

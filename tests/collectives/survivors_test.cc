@@ -32,7 +32,7 @@ using ::testing::HasSubstr;
 
 using Body = std::function<std::string(Communicator&)>;
 
-// Result or exception text of each rank's body; empty for dead ranks.
+// Returns the result or exception text of each rank's body; empty for dead ranks.
 std::vector<std::string> run_processes(int size, const std::string& transport, const Body& body,
                                        int spares = 0) {
   testing::LocalRendezvous rendezvous;
@@ -80,8 +80,8 @@ std::string sum_text(const Communicator& comm, const std::vector<int64_t>& value
   return cat(comm.size(), " ranks, sum ", values.front(), " to ", values.back());
 }
 
-// Repeats until it succeeds: the sum over all surviving ranks and over as many spares as fill them
-// up to `strength`.
+// Retries an all-reduce over the surviving ranks until it succeeds, with spares that fill them up
+// to `strength`. Returns the sum as text.
 std::string sum_of_survivors(Communicator comm, int rank_of_world, int strength = 0) {
   for (;;) {
     try {
@@ -102,7 +102,7 @@ std::string expected(int size, const std::vector<int>& dead) {
   return cat(size - static_cast<int>(dead.size()), " ranks, sum ", sum, " to ", sum);
 }
 
-// Returns this rank's rank of the job.
+// Returns this rank's rank in the job.
 int job_rank_of(Communicator& comm) {
   for (int rank = 0;; ++rank) {
     if (comm.member(rank) == comm.rank()) return rank;
@@ -190,7 +190,8 @@ TEST_P(Survivors, GoOnWhenSomeDieInShrink) {
                 die();
               }).detach();
             }
-            // Some may have completed before the second death, others not; they agree on that.
+            // Some ranks may have completed before the second death, others not; all ranks agree on
+            // that.
             for (Communicator comm = world;; comm = comm.shrink()) {
               std::string text;
               try {
@@ -242,7 +243,7 @@ std::string text_of(const Membership& membership) {
   return cat("epoch ", membership.epoch, " members ", membership.digest);
 }
 
-// Newcomers have it as well, although they took no part in earlier changes.
+// Newcomers have the membership number as well, although they took no part in earlier changes.
 TEST_P(Survivors, HaveOneMembershipThatEachChangeRaises) {
   constexpr int kRanks = 4;
   const std::vector<std::string> texts = run_processes(

@@ -103,7 +103,7 @@ TEST_P(Unexpected, MessagesForAnIdleReceiveAreKeptUpToALimit) {
   });
 }
 
-// Blocking, polling, probing, or a call that follows: each obtains the message.
+// How the receiver obtains the message.
 enum class Way : uint8_t { waits, polls, probes, awaits_message, follows, has_callback };
 
 void get_wanted(Communicator& world, Communicator& beside, Way way) {

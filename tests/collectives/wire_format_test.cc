@@ -266,7 +266,7 @@ TEST_P(Everything, TheReferenceTellsFormatsApart) {
   });
 }
 
-// The same number of blocks, but different numbers of values.
+// The ranks' calls have equally many blocks, but different numbers of values.
 TEST(WireFormat, RanksThatDifferInTheLastBlockAreFoundOut) {
   const std::vector<std::optional<Error>> errors = run_ranks_catching(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);

@@ -117,7 +117,8 @@ TEST(DomainsOfAHost, OneCacheIsOneForAll) {
   EXPECT_THAT(placed(host, 4), Each(Domain{0, 0}));
 }
 
-// Written by a later major version of hwloc, which this one does not read.
+// Returns true if the file was written by a later major version of hwloc, which this version does
+// not read.
 bool is_too_new(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::string head(1000, ' ');

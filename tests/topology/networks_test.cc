@@ -297,8 +297,7 @@ TEST(Networks, RanksThatAreLinkedDirectlyAreNotAlike) {
   EXPECT_EQ(Network(std::move(graph)).alike_group_size(), 1);
 }
 
-// Those that describe a network; the authors left the numbers of the 8-GPU DGX-1 open. The optimum
-// is what a rank with the fewest links can send.
+// The bandwidth of rings reaches the optimum, which is what a rank with the fewest links can send.
 TEST(Networks, RingsUseAllOfMeshesAndTori) {
   const std::pair<const char*, double> known[] = {
       {"mesh:4x4", 100},  {"mesh:3x4", 100},    {"torus:4x4", 200},

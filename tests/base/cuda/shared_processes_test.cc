@@ -1,4 +1,4 @@
-// SharedMemory and Multicast between processes, by each way of sharing.
+// Tests SharedMemory and Multicast between processes, by each way of sharing.
 #include <gtest/gtest.h>
 #include <signal.h>
 

@@ -68,7 +68,7 @@ std::vector<int32_t> counting(size_t count, int32_t first) {
   return values;
 }
 
-// By kernels, and staged through host memory.
+// Parameter: the protocol of calls: by kernels (auto), or staged through host memory.
 class DeviceCallsBy : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { settings().set("TUTTI_GPU_PROTOCOL", GetParam()); }
@@ -221,7 +221,7 @@ TEST_P(DeviceCallsBy, OperatorsOfTheCallersAndFactors) {
   }
 }
 
-// Longer than one staged slice.
+// The buffers are longer than one staged slice.
 TEST_P(DeviceCallsBy, LongOnes) {
   run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -243,7 +243,8 @@ TEST_P(DeviceCallsBy, LongOnes) {
   });
 }
 
-// In streams that wait for each other; one call's output is the next call's input.
+// The calls run in streams that wait for each other, and one call's output is the next call's
+// input.
 TEST_P(DeviceCallsBy, FollowEachOther) {
   run_ranks(3, [](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -264,7 +265,7 @@ TEST_P(DeviceCallsBy, FollowEachOther) {
   });
 }
 
-// Also if the first call is captured, and after an earlier one.
+// The captured calls are the communicator's first ones, or follow an earlier call.
 TEST_P(DeviceCallsBy, AGraphIsReplayed) {
   for (const bool made_before : {false, true}) {
     run_ranks(2, [made_before](const Job& job) {
@@ -288,7 +289,7 @@ TEST_P(DeviceCallsBy, AGraphIsReplayed) {
   }
 }
 
-// In the order of the calls; otherwise the ranks would wait for each other forever.
+// Kernels run in the order of the calls; otherwise the ranks would wait for each other forever.
 TEST_P(DeviceCallsBy, TwoCommunicatorsShareAGroupAndStream) {
   run_ranks(2, [](const Job& job) {
     Communicator first = Communicator::init(job);

@@ -106,7 +106,7 @@ TEST_P(Windows, HaveWhatWasPut) {
           const auto wanted = static_cast<uint8_t>(10 * round + static_cast<size_t>(from) + 1);
           const auto* const part = memory.data() + kEach * static_cast<uint64_t>(from);
           for (uint64_t i = 0; i < size; ++i) ASSERT_EQ(part[i], wanted) << size << ' ' << i;
-          // The same, read from the next rank.
+          // Reads the same data from the next rank.
           std::vector<uint8_t> read(size);
           window.get({read.data(), size, DType::u8}, (job.rank + 1) % ranks,
                      kEach * static_cast<uint64_t>(from));
@@ -256,7 +256,7 @@ TEST_P(Windows, SignalsFollowWhatWasPut) {
       window.signal(to, 5);
       window.wait_signal(5);
       for (size_t i = 0; i < own.size(); ++i) ASSERT_EQ(memory[i], round) << i;
-      window.signal((job.rank + kRanks - 1) % kRanks, 6);  // it may be written again
+      window.signal((job.rank + kRanks - 1) % kRanks, 6);  // the part may be written again
       window.wait_signal(6);
     }
     for (int other = 0; other < kRanks; ++other) window.signal(other, 7, 10);
@@ -324,8 +324,8 @@ TEST_P(Windows, KeepUpWithAReferee) {
   }
 }
 
-// The same with ranks that die half-way: only calls to them fail, by an error that names them. What
-// they have flushed counts.
+// Ranks die half-way through random calls: only calls to them fail, with an error that names them.
+// Values that they have flushed count.
 TEST_P(Windows, GoOnWithoutTheDead) {
   for (const int ranks : {2, 3, 5, 8}) {
     const Player player{ranks, 4'000 / ranks};
@@ -432,7 +432,7 @@ TEST_P(Windows, NameARankThatIsGone) {
     Part<uint32_t> memory(world, 4);
     Window& window = memory.window;
     if (job.rank == 2) return;
-    while (true) window.flush(2);  // some may be served before it has left
+    while (true) window.flush(2);  // flushes may succeed before rank 2 has left
   });
   ASSERT_TRUE(errors[0].has_value() && errors[1].has_value());
   // The first rank to notice gives up, and the other may learn of that first.

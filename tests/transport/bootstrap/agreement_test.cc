@@ -52,7 +52,8 @@ class World {
                            if (error != nullptr) own.outcome.error = *error;
                          });
   }
-  // Each rank learns of it at its own time. `certain`: it is known that the rank has ended.
+  // Kills a rank. Each other rank learns of the death at its own time; `certain`: it then knows
+  // that the rank has ended.
   void kill(int rank, bool certain) {
     ranks_[static_cast<size_t>(rank)]->dead = true;
     for (int hearer = 0; hearer < size(); ++hearer) {
@@ -327,7 +328,7 @@ TEST(Agreements, CanBeTriedAgain) {
   }
 }
 
-// The launcher saw rank 0 end but reports it late; or it did not.
+// Either the launcher has seen rank 0 end but reports it late, or rank 0 has not ended.
 TEST(Agreements, WaitForWordThatOthersHaveEnded) {
   for (const bool has_ended : {true, false}) {
     World world(2, 1);

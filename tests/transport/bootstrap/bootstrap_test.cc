@@ -28,7 +28,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// For a rank that must fail.
+// Timeout of a rank that must fail.
 constexpr std::chrono::milliseconds kShort{200};
 
 const auto kJoin = [](const Job& job) { Control::connect(job); };
@@ -228,7 +228,7 @@ TEST(Strangers, GarbageSilenceAndHalfAHelloStopNobody) {
   EXPECT_EQ(forger.hear<bootstrap::Challenge>().version, kWireVersion);
   const auto verdict = forger.hear<bootstrap::Verdict>();
   EXPECT_EQ(verdict.refusal, bootstrap::Refusal::bad_token);
-  EXPECT_EQ(verdict.proof, bootstrap::Digest{});  // nothing to guess the token by
+  EXPECT_EQ(verdict.proof, bootstrap::Digest{});  // it does not help to guess the token
   EXPECT_TRUE(forger.dropped());
 
   EXPECT_EQ(failure_of(rendezvous.job(1, 2)), "");

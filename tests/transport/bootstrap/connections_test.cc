@@ -81,7 +81,8 @@ TEST(Connections, SeveralLanesConnectToSeveralPeersAtATime) {
   });
 }
 
-// A rank that has left is not suspected; the client can query that.
+// A connection to a rank that has left is not established, and the client does not treat the rank
+// as dead.
 TEST(Connections, ConnectingToARankThatHasLeftEnds) {
   run_ranks(2, [&](const Job& job) {
     const std::shared_ptr<Control> control = Control::connect(job);
@@ -222,8 +223,9 @@ TEST(Connector, TellsOfFailuresAndGoesOn) {
                           HasSubstr("refused this rank: the two have different tokens")));
 }
 
-// More of them than the acceptor keeps waiting, all silent. The newcomer is admitted long before
-// the first of them times out; turns are counted, so that a slow machine has enough time.
+// There are more strangers than the acceptor keeps waiting, and all are silent. The newcomer is
+// admitted long before the first of them times out. Turns are counted, so that a slow machine has
+// enough time.
 TEST(Acceptor, LetsNewcomersInPastACrowdOfStrangers) {
   using namespace bootstrap;
   constexpr rlim_t kCrowd = 600;

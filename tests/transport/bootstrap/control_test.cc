@@ -267,7 +267,8 @@ TEST(Poison, WaitsForAClientThatComesLater) {
     const std::shared_ptr<Control> control = Control::connect(job);
     if (control->rank() == 0) {
       control->poison(9, Error(ErrorCode::aborted, "no more"));
-      // The same links carry both, so the abort has arrived when this is answered.
+      // The same links carry the abort and this question, so the abort has arrived when the
+      // question is answered.
       AttachedClient client(*control, kWorld, everybody(2));
       control->ask(kWorld, 1, 1);
       client->wait_for_answer(1, 1);

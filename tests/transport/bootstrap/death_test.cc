@@ -134,7 +134,7 @@ void listen_for_abort(Control& control, const Pipe& report, const Pipe&) {
 
 class DeathTest : public ::testing::TestWithParam<int> {};
 
-// The death of rank 1, which has children if the tree has several levels.
+// Rank 1 dies, which has children if the tree has several levels.
 TEST_P(DeathTest, EveryRankNoticesIt) {
   constexpr int kRanks = 6;
   Processes job(kRanks, GetParam(), false, listen_for_abort);
@@ -172,7 +172,7 @@ TEST_P(DeathTest, TheLauncherExplainsIt) {
   }
 }
 
-// It dies after the rendezvous and before it has created what rank 1 requests.
+// Rank 0 dies after the rendezvous, before it has created the offer that rank 1 requests.
 TEST_P(DeathTest, RanksThatRequestAnOfferNoticeIt) {
   const auto ask = [](Control& control, const Pipe& report, const Pipe& orders) {
     report.write("ready\n");
@@ -214,7 +214,7 @@ TEST_P(DeathTest, LaterErrorsNameItAsTheirCause) {
   }
 }
 
-// The deaths of ranks 1 and 3, at once.
+// Ranks 1 and 3 die at once.
 TEST_P(DeathTest, TwoDeathsAreBothReported) {
   Processes job(4, GetParam(), true, listen_for_abort);
   job.wait_until_all_are_there();

@@ -58,7 +58,7 @@ void expect_death(std::future<Outcome>& rank, const ::testing::Matcher<std::stri
   EXPECT_TRUE(outcome.soon);
 }
 
-// A rank's messages up to its arrival, by hand.
+// Sends a rank's messages up to its arrival by hand; returns its connection to rank 0.
 ByteStream arrive(const Job& job) {
   Fd socket;
   const Deadline deadline = Deadline::after(kPatience);
@@ -116,7 +116,7 @@ TEST(DeathWhileJoining, ParentlessRanksDeathEndsAllOthers) {
   ByteStream three = arrive(jobs[3]);
   ASSERT_TRUE(wait_for(three.get(), POLLIN, Deadline::after(kPatience)));
   three.reset();
-  // Rank 2 waits for it; the others have everything that they need.
+  // Rank 2 waits for rank 3; the others have everything that they need.
   expect_death(ranks[2], HasSubstr("rank 3 (node7, pid 4711) vanished"));
 }
 
@@ -205,7 +205,7 @@ class Released : public ::testing::Test {
   std::vector<std::future<Outcome>> ranks_;
 };
 
-// No further message arrives on the first connection.
+// Expects a rank's release, and no further message on its first connection.
 void wait_for_release(ByteStream& first) {
   std::string body;
   ASSERT_EQ(read_frame(first, body, kMaxFrameBytes, Deadline::after(kPatience)),
@@ -220,13 +220,13 @@ TEST_F(Released, RanksHearOfSettingsThatDiffer) {
   expect_all_hear(HasSubstr("has TUTTI_A=1, rank 0 has nothing more"));
 }
 
-// Before rank 0 has the table, or between rank 0 and the others.
+// Rank 1 dies before rank 0 has the table, or between rank 0 and the ranks below.
 TEST_F(Released, RanksHearOfOneThatDiesAboveThem) {
   for (const int rank : {0, 2, 3}) join(rank);
   ByteStream four = arrive(jobs_[4]);
   wait_for_release(four);
   arrive(jobs_[1]).reset();
-  // If the table had come to it unread, its end of the connection breaks.
+  // If rank 1 ends with the table unread, its connection breaks instead of ending.
   expect_all_hear(AnyOf(HasSubstr("rank 1 (node7, pid 4711) disconnected"),
                         HasSubstr("rank 1 (node7, pid 4711) vanished")));
 }

@@ -133,7 +133,8 @@ class GivingUp : public ::testing::Test {
   void SetUp() override { settings().set("TUTTI_NETWORK_TIMEOUT", "2"); }
 };
 
-// Its host's network was cut and recovers: it considers the others dead and would report that.
+// The network of the last rank's host was cut and recovers: the rank considers the others dead and
+// would report that.
 TEST_F(GivingUp, RefusesTheLinksOfWhoWasTakenForDead) {
   Barrier heard(kRanks);
   run(

@@ -135,7 +135,7 @@ TEST(JobSources, SlurmsPortsDifferByJobAndStep) {
   }
 }
 
-// It has SLURM_PROCID=0 and the number of tasks that its steps may have.
+// The script has SLURM_PROCID=0 and the number of tasks that its steps may have.
 TEST(JobSources, ABatchScriptOfSlurmIsNoRank) {
   Variables script = kSlurm;
   script.erase("SLURM_STEP_ID");
@@ -166,7 +166,7 @@ TEST(JobSources, AStepOfOneTaskIsAlone) {
   EXPECT_EQ(job->size, 1);
 }
 
-// Its daemons were started by srun.
+// srun started prterun's daemons.
 TEST(JobSources, PrterunInSlurmIsNotTakenForIt) {
   const auto job = find({{"PMIX_RANK", "3"},
                          {"PMIX_NAMESPACE", "prterun-1"},

@@ -8,7 +8,8 @@
 namespace tutti::bootstrap {
 namespace {
 
-// The decision of ranks (bits) that reach each other while these have ended.
+// Returns true if the ranks in `present` (bits), which reach each other, may decide when those in
+// `ended` have ended.
 bool decides(int size, unsigned present, unsigned ended) {
   std::vector<int> members(static_cast<size_t>(size));
   std::iota(members.begin(), members.end(), 0);
@@ -18,7 +19,7 @@ bool decides(int size, unsigned present, unsigned ended) {
       .decides();
 }
 
-// Whichever others have ended: of two disjoint sets at most one decides.
+// Whichever ranks have ended, at most one of two disjoint sets decides.
 TEST(Quorum, MeetsEveryOtherUnlessItsMembersHaveEnded) {
   for (int size = 1; size <= 7; ++size) {
     const unsigned all = (1U << size) - 1;

@@ -31,7 +31,7 @@ using tutti::testing::run_ranks;
 constexpr uint64_t kWorld = 1;
 constexpr int kRanks = 7;
 
-// Its activity identifies the rank.
+// A client whose activity identifies its rank.
 class BusyClient final : public ControlClient {
  public:
   explicit BusyClient(int rank) : rank_(rank) {}

@@ -62,7 +62,7 @@ class Cards : public ::testing::Test {
     card.info.addr_format = FI_SOCKADDR_IN;
     card.info.src_addr = &card.address;
   }
-  // In the bus slot with this number, near these processors.
+  // Adds an EFA card in this bus slot, near these processors.
   void add_efa(const std::string& name, uint8_t slot, const std::string& processors) {
     Card& card = add("efa", name);
     card.bus.bus_type = FI_BUS_PCI;

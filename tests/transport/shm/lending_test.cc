@@ -102,7 +102,7 @@ TEST_F(Lending, WaitsWhereTheConnectionIsFull) {
   EXPECT_GE(ranks_[0]->lend(peers, 0, {.call = 1, .bytes = 4096}, {data, 4096}), 0);
 }
 
-// Rank 0's loan to rank 1, filled with `value`.
+// Bytes of a loan, and its reader.
 constexpr size_t kBytes = 32 << 10;
 constexpr std::array kReader = {1};
 

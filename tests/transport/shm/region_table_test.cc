@@ -77,7 +77,7 @@ TEST_F(RegionTables, SoDoOtherProcesses) {
   EXPECT_EQ(made->at<Header>(0)->detached.load(), 99u);
 }
 
-// The part has room for about thirty of them.
+// The part has room for about thirty of these regions.
 TEST_F(RegionTables, RoomIsUsedAgainWhenAllHaveLetGo) {
   const size_t last = geometry_.total_bytes() - 1;
   uint64_t memory = 0;

@@ -39,7 +39,7 @@ void expect_found(Network& network, size_t message, const std::vector<size_t>& s
   EXPECT_TRUE(network.lost().empty());
 }
 
-// In magic, version, header, hashes and payload, and across their borders.
+// Words are swapped in magic, version, header, hashes and payload, and across their borders.
 TEST(CheckedConnection, FindsWordsThatChangePlacesAnywhere) {
   for (const size_t distance : {2, 6, 56}) {
     size_t found = 0;

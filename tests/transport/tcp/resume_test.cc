@@ -84,7 +84,7 @@ TEST(ResumedConnection, TakesNothingForConfirmedBeforeTheReaderHasSpoken) {
   EXPECT_TRUE(talk.send_next()) << "it is kept";
   ASSERT_EQ(network.connections(), 2U);
   network.sender().progress();
-  network.sender().settled();  // looks at its connections
+  network.sender().settled();  // the sender checks its connections
   network.deliver();
   talk.hold();
   EXPECT_EQ(talk.came(), 3U);

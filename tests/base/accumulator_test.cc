@@ -152,7 +152,7 @@ TEST_P(AccumulatorTest, EveryMixtureOfFormats) {
 }
 
 // Small terms are lost if each sum is rounded, and kept if only the last one is.
-TEST_P(AccumulatorTest, KeepWhatElementsLose) {
+TEST_P(AccumulatorTest, AccumulatorsKeepSmallTerms) {
   const float large = type() == DType::f8e4m3 || type() == DType::f8e5m2 ? 16 : 2048;
   const float small = large / 4096;
   Array sum(type(), true, 1);

@@ -210,7 +210,7 @@ std::vector<uint32_t> calls_in(const FlightRecorder& recorder) {
   return calls;
 }
 
-TEST(FlightRecorder, GoesOnAfterTheLargestNumber) {
+TEST(FlightRecorder, ContinuesAfterTheLargestNumber) {
   const auto words = encode(Signature{.collective = Collective::barrier});
   FlightRecorder recorder;
   EXPECT_TRUE(recorder.records().empty());

@@ -39,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(All, Create, ::testing::Values("shm", "tcp", "ucx", "of
                          [](const auto& info) { return info.param; });
 
 // The other ranks make no call of the library meanwhile.
-TEST_P(Create, NeedsNoWordFromOthers) {
+TEST_P(Create, NeedsNoMessageFromOthers) {
   std::promise<void> done;
   std::shared_future<void> is_done = done.get_future().share();
   testing::run_ranks(5, [&](const Job& job) {

@@ -50,7 +50,7 @@ TEST(FairSharing, WhatASlowFlowLeavesGoesToTheOthers) {
   for (const Flow flow : last) EXPECT_DOUBLE_EQ(sharing.rate(flow), 2.5);
 }
 
-TEST(FairSharing, TellsOfEachRateThatChanges) {
+TEST(FairSharing, ReportsEachRateThatChanges) {
   FairSharing sharing({10, 10});
   const Flow a = sharing.begin(std::vector{0});
   const Flow b = sharing.begin(std::vector{1});

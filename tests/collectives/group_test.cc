@@ -368,7 +368,7 @@ TEST(Alone, EveryCollectiveIsACopy) {
   comm.barrier();
 }
 
-TEST(Alone, PartsOfLargerCommunicatorsMayBe) {
+TEST(Alone, PartsOfLargerCommunicatorsMayHaveOneRank) {
   run_ranks(3, [](const Job& job) {
     Communicator world = Communicator::init(job);
     Communicator alone = world.split(world.rank());

@@ -113,7 +113,7 @@ TEST(LendingAbort, AReaderOfWhatWasTakenAwayDoesNotSucceed) {
   });
 }
 
-TEST(LendingAbort, NorDoesOneInAnotherProcess) {
+TEST(LendingAbort, AReaderInAnotherProcessDoesNotSucceedEither) {
   const Signals signals;
   testing::LocalRendezvous rendezvous;
   const Job reader = rendezvous.job(1, 2);
@@ -164,7 +164,7 @@ void expect_success(pid_t pid) {
 
 // A loan can be read while its owner is stopped, also by a rank that has never read any of that
 // rank's memory.
-TEST(Lending, AReaderNeedsNothingFromAnOwnerThatStandsStill) {
+TEST(Lending, AReaderNeedsNothingFromAStoppedOwner) {
   const Signals signals;
   testing::LocalRendezvous rendezvous;
   const pid_t reader = start_rank(rendezvous, 1, 2, [&](Communicator& comm) {

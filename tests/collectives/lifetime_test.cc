@@ -134,7 +134,7 @@ TEST_P(Lifetime, AGroupWhoseCommunicatorIsGoneEndsWithAnError) {
   });
 }
 
-TEST_P(Lifetime, CallbacksHearOfIt) {
+TEST_P(Lifetime, CallbacksReceiveTheError) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator world = Communicator::init(job);
     std::vector<int32_t> values(1);

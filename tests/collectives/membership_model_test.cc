@@ -98,7 +98,7 @@ TEST(Membership, RanksChangeIt) {
 
 // A former defect of shrink(), which the checker must find: a rank whose second agreement failed
 // repeated the first question, while the others treated its answer as one to the second.
-TEST(Membership, ChangedByARankThatRestartsIsOutOfPhase) {
+TEST(Membership, FindsThatARestartedRankIsOutOfPhase) {
   Checker checker({.ranks = 3, .change = true, .retries = 1, .restarts = true});
   for (uint32_t seed = 0; seed < 1000 && checker.violations() == 0; ++seed) checker.walk(seed);
   EXPECT_NE(checker.story().find("different questions in agreement 2"), std::string::npos)

@@ -95,7 +95,7 @@ TEST_P(OneThread, SendsToItself) {
 }
 
 // One group has calls of two ranks and of a job of one rank: all of them complete.
-TEST_P(OneThread, KnowsCallsOfSeveralRanks) {
+TEST_P(OneThread, DetectsCallsOfSeveralRanks) {
   Ranks ranks = join_all(2);
   Ranks alone = join_all(1);
   std::vector<Values> values(3, Values(1000, 1));
@@ -111,7 +111,7 @@ TEST_P(OneThread, KnowsCallsOfSeveralRanks) {
   }
 }
 
-TEST_P(OneThread, HearsOfMismatches) {
+TEST_P(OneThread, ReportsMismatches) {
   Ranks ranks = join_all(4);
   std::vector<Values> values(4, Values(100, 1));
   values[2].resize(99);

@@ -147,7 +147,7 @@ TEST(Planner, NeverTakesWhatIsOnlyCorrectOrDoesNotRun) {
 }
 
 // Programs for one root do not serve another.
-TEST(Planner, TakesWhatIsForTheRootOfTheCall) {
+TEST(Planner, TakesAlgorithmsForTheCallsRoot) {
   Algorithm free = require_algorithm(Collective::broadcast, "linear");
   free.name = "free";
   free.id = id_of("broadcast free");

@@ -65,7 +65,7 @@ double ring_us(int ranks, double bytes, double alpha_us, double GBps) {
 }
 
 // The closed form of round-based programs equals their step-by-step simulation.
-TEST(Rounds, TakeTheTimeThatTheyTakeWhenPlayed) {
+TEST(Rounds, TakeTheTimeOfTheirSimulation) {
   const std::pair<Collective, const char*> programs[] = {{Collective::all_reduce, "ring"},
                                                          {Collective::all_gather, "ring"},
                                                          {Collective::reduce_scatter, "ring"},
@@ -169,7 +169,7 @@ TEST(Simulate, EveryByteThatAnAlgorithmSendsIsCounted) {
   }
 }
 
-TEST(Simulate, RanksPlayedAsOneTakeTheSameTimeAsEachOfThem) {
+TEST(Simulate, RanksSimulatedAsOneTakeTheSameTimeAsEachOfThem) {
   for (const char* name : {"hierarchical", "hierarchical(recursive_halving,halving_doubling,ring)",
                            "hierarchical(ring,recursive_doubling,ring)", "halving_doubling"}) {
     for (const char* network :
@@ -191,7 +191,7 @@ TEST(Simulate, RanksPlayedAsOneTakeTheSameTimeAsEachOfThem) {
   EXPECT_EQ(as_one.schedule.symmetry, Symmetry::rotation);
 }
 
-TEST(Simulate, RanksThatDoNotDoAlikeArePlayedEach) {
+TEST(Simulate, DifferentRanksAreSimulatedSeparately) {
   for (const char* name : {"double_binary_tree", "knomial_4"}) {
     Play play({"rail:hosts=4,gpus=8", name, Collective::all_reduce, 8});
     EXPECT_EQ(play.schedule.symmetry, Symmetry::none) << name;
@@ -218,7 +218,7 @@ TEST(Simulate, AStragglerIsWaitedFor) {
   EXPECT_GT(late.first_us, 1000) << "nobody has a result without it";
 }
 
-TEST(Simulate, AFailedLinkIsGoneRound) {
+TEST(Simulate, AFailedLinkIsAvoided) {
   Play play({"torus:4x4"});
   const double usual = play.time(1e8);
   play.network.fail(play.network.links_named("host0-host1")[0]);

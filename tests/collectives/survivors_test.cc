@@ -126,7 +126,7 @@ class Survivors : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Over, Survivors, ::testing::Values("shm", "tcp"),
                          [](const auto& info) { return info.param; });
 
-TEST_P(Survivors, GoOnWithoutWhoeverDied) {
+TEST_P(Survivors, ContinueWithoutTheDead) {
   const std::vector<std::pair<int, std::vector<int>>> cases = {
       {2, {1}}, {3, {0}}, {4, {2}}, {5, {0, 1}}, {7, {1, 3, 6}}, {8, {0, 4}}, {16, {0, 1, 7, 15}}};
   for (const auto& [size, dead] : cases) {
@@ -144,7 +144,7 @@ TEST_P(Survivors, GoOnWithoutWhoeverDied) {
 }
 
 // Ranks die one after another, down to the last.
-TEST_P(Survivors, GoOnAfterEachDeath) {
+TEST_P(Survivors, ContinueAfterEachDeath) {
   constexpr int kRanks = 5;
   const std::vector<std::string> texts = run_processes(kRanks, GetParam(), [](Communicator& world) {
     const int own = world.rank();
@@ -174,7 +174,7 @@ TEST_P(Survivors, GoOnAfterEachDeath) {
 }
 
 // Further ranks die while the first death is handled.
-TEST_P(Survivors, GoOnWhenSomeDieInShrink) {
+TEST_P(Survivors, ContinueWhenSomeDieInShrink) {
   constexpr int kRanks = 6;
   for (int step = 0; step < 16; ++step) {
     for (const std::vector<int>& dead : {std::vector{3, 0}, std::vector{0, 1}}) {
@@ -213,7 +213,7 @@ TEST_P(Survivors, GoOnWhenSomeDieInShrink) {
 }
 
 // The second death is reported as itself, not as an exclusion by the others.
-TEST_P(Survivors, HearOfASecondDeathByItsName) {
+TEST_P(Survivors, ReportASecondDeathAsItself) {
   const std::vector<std::string> texts = run_processes(5, GetParam(), [](Communicator& world) {
     meet(world);
     const int own = world.rank();

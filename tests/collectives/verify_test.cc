@@ -270,7 +270,7 @@ TEST(Contributions, ABroadcastOfSomeoneElse) {
                        HasSubstr("this rank has 0 chunks there")));
 }
 
-TEST(Contributions, ABarrierThatHearsFromOneNeighbourOnly) {
+TEST(Contributions, ABarrierThatReceivesFromOneNeighbourOnly) {
   Programs programs;
   for (int32_t rank = 0; rank < 3; ++rank) {
     // The second token carries no more knowledge than the first, because it precedes the receives.

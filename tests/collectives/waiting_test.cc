@@ -125,7 +125,7 @@ TEST_P(Waiting, ATimeoutOfZeroIsNoDeadline) {
 }
 
 // Call numbers restart at 1: 0 means a message, or no call.
-TEST_P(Waiting, CallNumbersGoOnAfterTheLargest) {
+TEST_P(Waiting, CallNumbersContinueAfterTheLargest) {
   settings().set("TUTTI_FIRST_CALL", "4294967294");
   const auto errors = run_ranks_catching(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);

@@ -118,7 +118,7 @@ TEST(WireFormat, ASumOfTwoIsThatOfWhatTravelsRoundedOnce) {
   }
 }
 
-TEST(WireFormat, AloneItRoundsToo) {
+TEST(WireFormat, OneRankRoundsToo) {
   run_ranks(1, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     std::vector<float> values = values_of_rank(0, 100);
@@ -128,7 +128,7 @@ TEST(WireFormat, AloneItRoundsToo) {
   });
 }
 
-TEST(WireFormat, MessagesAndCallsThatFollowOthersTravelSo) {
+TEST(WireFormat, MessagesAndFollowingCallsUseItToo) {
   run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     const std::vector<float> sent = values_of_rank(0, 100);
@@ -245,7 +245,7 @@ TEST_P(Everything, RoundsAsItsFormulaSays) {
   }
 }
 
-TEST_P(Everything, TheReferenceTellsFormatsApart) {
+TEST_P(Everything, TheReferenceDistinguishesFormats) {
   run_ranks(2, [&](const Job& job) {
     Communicator comm = Communicator::init(job);
     bench::Case c;
@@ -267,7 +267,7 @@ TEST_P(Everything, TheReferenceTellsFormatsApart) {
 }
 
 // The ranks' calls have equally many blocks, but different numbers of values.
-TEST(WireFormat, RanksThatDifferInTheLastBlockAreFoundOut) {
+TEST(WireFormat, RanksWithDifferentLastBlocksAreReported) {
   const std::vector<std::optional<Error>> errors = run_ranks_catching(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     std::vector<float> values(job.rank == 0 ? 250 : 256);
@@ -331,7 +331,7 @@ TEST(WireFormat, RefusesWhatItCannotCarry) {
               HasSubstr("a user-defined operator cannot combine"));
 }
 
-TEST(WireFormat, RanksThatDifferInItAreFoundOut) {
+TEST(WireFormat, RanksWithDifferentFormatsAreReported) {
   const std::vector<std::optional<Error>> errors = run_ranks_catching(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     std::vector<float> values(256);

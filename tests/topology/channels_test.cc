@@ -127,7 +127,7 @@ TEST(Channels, OverASwitchAreBoundedByTheLinksToIt) {
   expect_sound(graph, "switch");
 }
 
-TEST(Channels, CrossWhatIsNarrowOnce) {
+TEST(Channels, CrossNarrowLinksOnce) {
   // Two sockets with four GPUs, numbered alternately: a ring in numerical order would cross eight
   // times.
   std::string text = "node numa0 numa_node\nnode numa1 numa_node\nlink numa0 numa1 system 10GB/s\n";
@@ -152,7 +152,7 @@ TEST(Channels, OneRankAndTwoHaveChannels) {
   EXPECT_DOUBLE_EQ(rings_of(full_mesh(2, 3)).found.total_GBps(), 60);
 }
 
-TEST(Channels, NameRanksBetweenWhichThereIsNoWay) {
+TEST(Channels, NameRanksWithoutAPathBetweenThem) {
   const Graph graph = parse_graph_text("node a gpu\nnode b gpu\n", "apart");
   try {
     (void)rings_of(graph);

@@ -232,7 +232,7 @@ TEST(NcclXml, DoesNotBelieveAbsurdSpeeds) {
               HasSubstr("16 lanes at 5 GT/s"));
 }
 
-TEST(NcclXml, TellsOfGpusWithoutLinks) {
+TEST(NcclXml, ReportsGpusWithoutLinks) {
   std::string xml = meshed(3, 6);
   const size_t last = xml.find("<gpu dev=\"2\"");
   for (size_t at = xml.find("<nvlink", last); at != xml.npos; at = xml.find("<nvlink", last)) {
@@ -411,7 +411,7 @@ TEST(GraphJson, RefusesBadFilesWithTheirPlace) {
 
 // ---- files identified by their contents
 
-TEST(LoadGraph, TellsTheKindOfAFileByItsContents) {
+TEST(LoadGraph, DetectsTheKindOfAFileByItsContents) {
   const std::filesystem::path folder = ::testing::TempDir();
   const auto written = [&](const std::string& name, const std::string& text) {
     std::ofstream(folder / name) << text;

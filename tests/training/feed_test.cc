@@ -291,7 +291,7 @@ TEST(Feed, ClientsGoThroughExamplesOfTheirOwn) {
   EXPECT_EQ(std::ranges::adjacent_find(all), all.end()) << "one client has it";
 }
 
-TEST(FeedTest, TellsTheEpochsOfEachDataSet) {
+TEST(FeedTest, ReportsTheEpochsOfEachDataSet) {
   const Numbers a(10, 1), b(2, 1);
   const Feed feed({&a, &b}, {.batch = 8, .micro_batch = 4, .samples = 20, .weights = {1, 1}});
   EXPECT_THAT(feed.epochs(0), ElementsAre(0, 0));

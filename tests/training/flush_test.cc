@@ -185,7 +185,7 @@ TEST_P(Checkpoints, ARunThatGoesOnFromAFlushHasTheSameBits) {
   EXPECT_TRUE(tensors("cut") == tensors("whole"));
 }
 
-TEST(Validation, ChangesNothingWhereItIsFlushedAnyhow) {
+TEST(Validation, ChangesNothingAtAFlush) {
   const Deterministic deterministic;
   TrainOptions options = options_of("pipedream", 9);
   const Outcome plain = train_on(kStages, options);

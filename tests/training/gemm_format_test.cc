@@ -58,7 +58,7 @@ TEST_P(GemmFormats, HaveTheSameBitsInAnyLayout) {
 }
 
 // A micro-batch's gradients are rounded the same way on any rank.
-TEST_P(GemmFormats, GoWithMicroBatchesOnOtherRanks) {
+TEST_P(GemmFormats, RoundMicroBatchesAlikeOnAllRanks) {
   const auto& [format, kind] = GetParam();
   const auto run = [&](const Grid& grid) {
     TinyRun its = run_in(format, kind, grid, {.slices = 8});

@@ -87,7 +87,7 @@ TEST(IgnoredTargets, TheLossIsTheMeanOverTheOthers) {
   });
 }
 
-TEST(IgnoredTargets, MayBeAllThereAre) {
+TEST(IgnoredTargets, AllTargetsMayBeIgnored) {
   for (const bool scaled : {false, true}) {
     run_ranks(2, [&](const Job& job) {
       TinyRun run = masked_run(all);

@@ -129,7 +129,7 @@ TEST(Noise, IsFoundFromMicroBatchesAndRanks) {
 
 using SavedNoise = FolderTest;
 
-TEST_F(SavedNoise, GoesOnWhereARunIsResumed) {
+TEST_F(SavedNoise, ContinuesInAResumedRun) {
   run_ranks(1, [&](const Job& job) {
     ConstantModel model;
     const Noise data;

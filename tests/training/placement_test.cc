@@ -270,7 +270,7 @@ TEST(Slices, InvalidSlicesAreRefused) {
 }
 
 // in_blocks() returns the blocks of a slice, unless the slice cuts a block.
-TEST(Slices, BlockedSlicesCutNoBlock) {
+TEST(Slices, ConvertToBlocksUnlessTheyCutOne) {
   constexpr int64_t kBlock = 8;
   for (const Shape& shape :
        {Shape{40}, Shape{6, 16}, Shape{4, 3, 24}, Shape{8, 3, 4}, Shape{4, 6}}) {

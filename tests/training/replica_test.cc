@@ -141,7 +141,7 @@ TEST(NotFiniteGradient, IsFoundByParameterBeforeAnyReduction) {
   }
 }
 
-TEST(NotFiniteGradient, MayBeTheSumsAlone) {
+TEST(NotFiniteGradient, OnlyTheSumMayBeNotFinite) {
   const auto errors = run_ranks_catching(2, [&](const Job& job) {
     OneNumberRank rank(job);
     rank.model.told = std::numeric_limits<float>::max();

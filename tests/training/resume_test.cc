@@ -264,7 +264,7 @@ TEST_F(Resume, GoesBackToAStep) {
 
 // --- stopping ---
 
-TEST_F(Resume, ARunThatIsToldToStopLosesNoStep) {
+TEST_F(Resume, AStoppedRunLosesNoStep) {
   for (const int stages : {1, 2}) {
     SCOPED_TRACE(stages);
     const auto run = [&](const std::string& name) {

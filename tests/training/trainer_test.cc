@@ -132,7 +132,7 @@ TEST(Trainer, SameSeedSameBitsAndAnotherSeedOthers) {
   EXPECT_NE(train_on(2, options), first);
 }
 
-TEST(Trainer, ValidatesWhenItIsTold) {
+TEST(Trainer, ValidatesAtTheRequestedSteps) {
   TrainOptions options = options_of(5);
   options.validate_every = 2;
   std::vector<uint64_t> validated;

@@ -348,7 +348,7 @@ TEST_P(Placement, EveryRankReachesEveryOther) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(Tcp, AConnectionCutInAMessageIsToldOnce) {
+TEST(Tcp, AConnectionCutInAMessageIsReportedOnce) {
   auto wires = std::make_shared<Wires>();
   auto group = make_wired(2, wires);
   int pair[2];

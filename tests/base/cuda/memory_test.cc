@@ -12,7 +12,7 @@
 namespace tutti::cuda {
 namespace {
 
-TEST(Memory, PointersAreTold) {
+TEST(Memory, PointerAttributesAreReported) {
   const Context context(1);
   const DeviceMemory device(context, 1000);
   const PinnedMemory pinned(context, 100);

@@ -77,7 +77,7 @@ TEST(Order, KernelsOfSeveralStreamsRunAtATime) {
   for (const Stream& stream : streams) EXPECT_TRUE(is_done(stream.handle()));
 }
 
-TEST(Order, EventsTellWhenAndHowLong) {
+TEST(Order, EventsMeasureTimes) {
   const Gpu gpu;
   const Stream stream(gpu.context);
   const PinnedMemory flags(gpu.context, 2 * sizeof(uint64_t));

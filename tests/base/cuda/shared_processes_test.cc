@@ -72,7 +72,7 @@ TEST_P(Shared, MemoryIsReadAndWrittenByBoth) {
   });
 }
 
-TEST_P(Shared, MemoryOfOneThatWasKilledIsAnErrorUnlessItIsOpen) {
+TEST_P(Shared, MemoryOfAKilledProcessIsAnErrorUnlessItIsOpen) {
   const Pipe there;
   const Pipe gone;
   std::optional<Child> importer;

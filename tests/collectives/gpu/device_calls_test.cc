@@ -146,7 +146,7 @@ TEST_P(DeviceCallsBy, AnAbortEndsThoseThatWait) {
 
 // Includes a message by lines that is shorter than the expected one, and calls that use different
 // protocols.
-TEST_P(DeviceCallsBy, CallsThatDoNotFitAreTold) {
+TEST_P(DeviceCallsBy, MismatchedCallsAreReported) {
   for (const size_t other : {63, 8000, 500'000}) {
     const auto errors = testing::run_ranks_catching(3, [&](const Job& job) {
       Communicator comm = Communicator::init(job);
@@ -222,7 +222,7 @@ TEST_P(DeviceCallsBy, OperatorsOfTheCallersAndFactors) {
 }
 
 // The buffers are longer than one staged slice.
-TEST_P(DeviceCallsBy, LongOnes) {
+TEST_P(DeviceCallsBy, RunOnLongBuffers) {
   run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     constexpr size_t kCount = 3'333'333;

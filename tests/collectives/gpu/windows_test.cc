@@ -205,7 +205,7 @@ TEST_F(Windows, CopyEnginesAreNotForRanksThatShareAContext) {
 
 // Rank 2's call has another length, another place in the window, or no window and therefore runs as
 // a kernel: each is an error on all ranks.
-TEST_F(Windows, CopiesThatDoNotFitAreTold) {
+TEST_F(Windows, MismatchedCopiesAreReported) {
   if (testing::share_gpus(3)) GTEST_SKIP() << kNoCopies;
   settings().set("TUTTI_GPU_PROTOCOL", "engines");
   constexpr size_t kCount = 1000;
@@ -266,7 +266,7 @@ TEST_F(Windows, AnAbortEndsCopiesThatWait) {
   });
 }
 
-TEST_F(Windows, OtherPlacesThanTheOthersAreACallThatDoesNotFit) {
+TEST_F(Windows, DifferentPlacesInWindowsAreAMismatch) {
   run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     WindowedGpu gpu(comm, 40'000);

@@ -209,7 +209,7 @@ TEST_P(Windows, SwapsAreALock) {
 }
 
 // Each rank updates a number in place under exclusion while others accumulate into it.
-TEST_P(Windows, ExcludeOthersWhoCombine) {
+TEST_P(Windows, ExclusiveUpdatesExcludeAccumulates) {
   constexpr int kRanks = 3;
   constexpr int kTimes = 200;
   run_ranks(kRanks, [&](const Job& job) {
@@ -326,7 +326,7 @@ TEST_P(Windows, KeepUpWithAReferee) {
 
 // Ranks die half-way through random calls: only calls to them fail, with an error that names them.
 // Values that they have flushed count.
-TEST_P(Windows, GoOnWithoutTheDead) {
+TEST_P(Windows, ContinueWithoutDeadRanks) {
   for (const int ranks : {2, 3, 5, 8}) {
     const Player player{ranks, 4'000 / ranks};
     const std::vector<std::vector<uint64_t>> wanted = player.wanted();
@@ -410,7 +410,7 @@ TEST_P(Windows, RefuseWhatIsOutside) {
 }
 
 // A thread signals another thread of its rank, with no other rank to wake it.
-TEST_P(Windows, HearTheirOwnThreads) {
+TEST_P(Windows, ThreadsReceiveSignalsOfTheirOwnRank) {
   for (const int ranks : {1, 2}) {
     run_ranks(ranks, [&](const Job& job) {
       Communicator world = Communicator::init(job);

@@ -91,7 +91,7 @@ int kill_at_every_moment(int ranks, uint64_t old_step, uint64_t new_step,
   return moment;
 }
 
-TEST(Crash, AtAnyMomentTheOldOrTheNewOneIsWhole) {
+TEST(Crash, OldOrNewCheckpointIsWholeAtAnyMoment) {
   EXPECT_GT(kill_at_every_moment(1, 1, 2), 20);
   EXPECT_GT(kill_at_every_moment(2, 1, 2), 25);
 }
@@ -101,7 +101,7 @@ TEST(Crash, BackgroundSavesSurviveToo) {
   EXPECT_GT(kill_at_every_moment(2, 1, 2, true), 25);
 }
 
-TEST(Crash, NoMomentIsWithoutAStepThatIsReplaced) { EXPECT_GT(kill_at_every_moment(1, 2, 2), 20); }
+TEST(Crash, ReplacedStepExistsAtAnyMoment) { EXPECT_GT(kill_at_every_moment(1, 2, 2), 20); }
 
 TEST(Crash, ADiskThatIsFullOnOneRankFailsAllAndLeavesTheOldOne) {
   const Scratch scratch;
@@ -201,7 +201,7 @@ void fail_on_a_full_disk(bool in_background) {
 }
 
 TEST(Crash, ADiskWithoutSpaceFailsAllAndLeavesTheOldOne) { fail_on_a_full_disk(false); }
-TEST(Crash, SoDoesOneInTheBackground) { fail_on_a_full_disk(true); }
+TEST(Crash, ADiskWithoutSpaceFailsBackgroundSavesToo) { fail_on_a_full_disk(true); }
 
 TEST(Crash, ADirectoryThatCannotBeMadeFailsAll) {
   const Scratch scratch;

@@ -112,7 +112,7 @@ TEST_F(Damage, NoCheckpointIsPromisedIfNoneIsWhole) {
                     HasSubstr("; step 1: ")));
 }
 
-TEST_F(Damage, ARunGoesOnFromTheNewestWholeStep) {
+TEST_F(Damage, ARunResumesFromTheNewestWholeStep) {
   expect_sample(choose_step(run(), std::nullopt).checkpoint, 2);
   fs::resize_file(file(kFiles[2]), 100);
   const ChosenStep chosen = choose_step(run(), std::nullopt);

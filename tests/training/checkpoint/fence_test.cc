@@ -70,7 +70,7 @@ class Fences : public ::testing::Test {
   const Scratch scratch_;
 };
 
-TEST_F(Fences, EachStepAndTheLockSayWhoWrites) {
+TEST_F(Fences, EachStepAndTheLockNameTheWriter) {
   const auto directory = begin(kAsAll);
   EXPECT_EQ(save(*directory, 10), "");
   EXPECT_EQ(writer_of(10), kAll);
@@ -93,7 +93,7 @@ TEST_F(Fences, SurvivorsTakeOverAndTheOldWriterIsRefused) {
 }
 
 // Both writers follow the same membership, and the second one has observed more deaths since.
-TEST_F(Fences, OnePartOfAJobGoesOn) {
+TEST_F(Fences, OnePartOfAJobContinues) {
   begin(kAsAll);
   const auto left = begin(kAsLeft);
   EXPECT_EQ(save(*left, 10), "");
@@ -103,7 +103,7 @@ TEST_F(Fences, OnePartOfAJobGoesOn) {
   EXPECT_EQ(save(*left, 20), "");
 }
 
-TEST_F(Fences, OnePartHasItWhereNobodyHadBegun) {
+TEST_F(Fences, OnePartTakesADirectoryThatNobodyHadBegun) {
   const auto left = begin({.writers = {kAll, kLeft}});
   EXPECT_THAT(refusal({.writers = {kAll, kRight}}), HasSubstr(kRefusal));
 }

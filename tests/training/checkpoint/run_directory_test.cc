@@ -76,7 +76,7 @@ TEST_F(Directory, ARunHasOneIdentityInAllOfItsStepsAndResumes) {
 }
 
 // Launchers that restart ranks rely on this.
-TEST_F(Directory, WithoutAStepMayBeResumedAsANewRun) {
+TEST_F(Directory, DirectoriesWithoutAStepMayBeResumedAsANewRun) {
   EXPECT_THAT(refusal(kResume), HasSubstr("there is no directory"));
   EXPECT_FALSE(RunDirectory::check(path(), kResumeOrNew));
   save(kResumeOrNew, {});
@@ -206,7 +206,7 @@ TEST_F(Directory, TheLockOfAKilledJobIsNoObstacle) {
 
 // --- where a run resumes ---
 
-TEST_F(Directory, GoesOnFromTheNewestWholeStepAndSetsDamagedOnesAside) {
+TEST_F(Directory, ResumesFromTheNewestWholeStepAndSetsDamagedOnesAside) {
   save(kNew, {10, 20, 30});
   damage(30);
   fs::remove(path("step-00000020/checkpoint.json"));
@@ -296,7 +296,7 @@ TEST_F(Directory, TwoRunsResumeTheLatestOrAreReported) {
   Checkpoint::open(path("set-aside-1/step-00000020")).verify();
 }
 
-TEST_F(Directory, NothingToResumeIsSaid) {
+TEST_F(Directory, NothingToResumeIsReported) {
   EXPECT_THAT(refusal(kResume), HasSubstr("there is no directory"));
   EXPECT_FALSE(fs::exists(path())) << "and none is made";
   fs::create_directories(path());
@@ -320,7 +320,7 @@ void forget_the_run(const std::string& folder) {
               cat("{\"xxh3_64\": \"", checksum_of(std::as_bytes(std::span(rest))), "\",\n", rest));
 }
 
-TEST_F(Directory, AnEarlierFormatGoesOnAndGetsAnIdentity) {
+TEST_F(Directory, AnEarlierFormatResumesAndGetsAnIdentity) {
   save(kNew, {10, 20, 30});
   for (const int64_t step : {10, 20, 30}) forget_the_run(path(step_name(step)));
   EXPECT_THAT(refusal(kNew), HasSubstr("without an identity"));
@@ -333,7 +333,7 @@ TEST_F(Directory, AnEarlierFormatGoesOnAndGetsAnIdentity) {
 }
 
 // A second run had moved `latest` back: the steps that the second run had not removed are kept.
-TEST_F(Directory, AnEarlierFormatGoesOnFromLatest) {
+TEST_F(Directory, AnEarlierFormatResumesFromLatest) {
   save(kNew, {10, 20, 30, 40});
   for (const int64_t step : {10, 20, 30, 40}) forget_the_run(path(step_name(step)));
   write_bytes(path("latest"), "step-00000010\n");

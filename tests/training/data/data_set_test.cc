@@ -128,7 +128,7 @@ TEST_F(TokensTest, TheLastTenthOfAFileIsHeldOut) {
   EXPECT_EQ(one(tokens, &Tokens::validation, 0), 1185);
 }
 
-TEST_F(TokensTest, OrAFileOfItsOwnIs) {
+TEST_F(TokensTest, HoldsOutASeparateFile) {
   const Tokens tokens(file_of("a.bin", 1000, 200), file_of("b.bin", 5000, 7));
   EXPECT_EQ(tokens.training_size(), 200u);
   EXPECT_EQ(tokens.validation_size(), 7u);
@@ -182,7 +182,7 @@ TEST_F(TokensTest, WhatIsNotToBePredictedIsNoTarget) {
   EXPECT_THAT(example(next, 5).targets, ElementsAre(1));
 }
 
-TEST_F(TokensTest, TheFingerprintTellsDataApart) {
+TEST_F(TokensTest, FingerprintsDistinguishData) {
   const auto print = [&](int32_t first, size_t count) {
     return Tokens(file_of("a.bin", first, count)).fingerprint();
   };

@@ -96,7 +96,7 @@ TEST(BigramEntropyTest, KnownTextsHaveKnownEntropy) {
   EXPECT_NEAR(bigram_entropy(bytes_of("abacabaca")), 0.5 * std::log(2), 1e-12);
 }
 
-TEST(FingerprintTest, TellsTextsApart) {
+TEST(FingerprintTest, DistinguishesTexts) {
   EXPECT_EQ(split_text(bytes_of("ab")).fingerprint(), split_text(bytes_of("ab")).fingerprint());
   EXPECT_NE(split_text(bytes_of("ab")).fingerprint(), split_text(bytes_of("ba")).fingerprint());
 }

@@ -119,7 +119,7 @@ TEST(AttentionTest, HeadsOfKeysServeGroupsOfQueries) {
 }
 
 // Consecutive documents, some of which begin or end within a block, and some at its border.
-TEST(AttentionTest, NobodySeesADocumentBeforeHisOwn) {
+TEST(AttentionTest, QueriesSeeNoEarlierDocument) {
   AttentionShape shape{.samples = 2, .context = 300, .heads = 2, .head_size = 4, .key_heads = 1};
   std::vector<int32_t> starts;
   for (const std::vector<int32_t>& documents :

@@ -233,7 +233,7 @@ TEST_P(Formats, ThreadsChangeNoBit) {
 }
 
 // A NaN is in all products of its block; tf32 has no blocks.
-TEST_P(Formats, TellWhatIsNoNumber) {
+TEST_P(Formats, PropagateNaNs) {
   HostTensor a = random_tensor(DType::f32, 2, 256, 1);
   const HostTensor b = random_tensor(DType::f32, 4, 256, 2);
   set(a, 1, 200, INFINITY);

@@ -47,7 +47,7 @@ TEST(LinearTest, Gradients) {
   }
 }
 
-TEST(LinearTest, SomebodyElsesWeight) {
+TEST(LinearTest, SharedWeight) {
   ParameterTable table;
   const Parameter* weight = table.add("w", {5, 7}, {Initial::Kind::normal, 1});
   const Linear linear(table, weight, 7, 5);

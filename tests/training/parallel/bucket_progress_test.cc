@@ -69,7 +69,7 @@ TEST_F(Buckets, BucketsAreCompleteAfterAllMicroBatches) {
   EXPECT_THAT(told(progress), ElementsAre(1));
 }
 
-TEST_F(Buckets, HaveARoundForEachMicroBatchWhereTheyAreSummedByThemselves) {
+TEST_F(Buckets, EachMicroBatchHasARoundIfItIsSummedSeparately) {
   BucketProgress progress = make({}, true);
   progress.begin_step(std::array<int64_t, 3>{2, 2, 2});
   std::vector<int> all;

@@ -187,7 +187,7 @@ TEST_P(Stages, MemoryForOnePassTakesNoSecond) {
   }
 }
 
-TEST_P(Stages, ValuesAreEverybodysOncePublished) {
+TEST_P(Stages, PublishedValuesReachAllRanks) {
   run_ranks(3, [&](const Job& job) {
     Rank rank(job, one_bucket_each(GetParam()));
     // Element i of parameter p is 1000 p + i.
@@ -341,7 +341,7 @@ TEST_P(Stages, UnusedParametersAreNamedOnEveryRank) {
   }
 }
 
-TEST(Unused, ASharedParameterIsWhenOneOfItsUnitsIs) {
+TEST(Unused, ASharedParameterIsUnusedIfOneOfItsUnitsIs) {
   const auto errors = run_ranks_catching(1, [&](const Job& job) {
     Rank rank(job, one_bucket_each(0));
     rank.parallel.begin_step(1);

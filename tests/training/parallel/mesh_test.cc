@@ -116,7 +116,7 @@ TEST(MeshTest, OneAxisMayBeOpen) {
 
 // Experts are divided over data ranks if their number allows, otherwise also over context or tensor
 // ranks.
-TEST(MeshTest, ExpertsLieOverSomeOfAStagesRanks) {
+TEST(MeshTest, ExpertsAreDividedOverSomeRanksOfAStage) {
   const auto expect = [](const MeshShape& shape, int ranks, AxisSet axes, int of_data) {
     const MeshPlace place = mesh_place(shape, ranks);
     EXPECT_EQ(place.experts, axes);

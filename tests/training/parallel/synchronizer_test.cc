@@ -153,7 +153,7 @@ constexpr int kSavedAt = 6;
 using LocalSgdState = FolderTest;
 
 // With momentum each rank also has its own optimizer state.
-TEST_F(LocalSgdState, GoesOnBetweenTwoAverages) {
+TEST_F(LocalSgdState, ResumesBetweenTwoAverages) {
   const TinyRun run = run_of(4, 0.5);
   const Values expected = trained(run);
   run_ranks(kRanks, [&](const Job& job) {
@@ -277,7 +277,7 @@ TEST(LocalSgdTest, RefusesWhatDoesNotGoWithIt) {
               HasSubstr("does not support bf16 parameters without master weights"));
 }
 
-TEST(SynchronizerTest, AnOwnOneTakesTheirPlace) {
+TEST(SynchronizerTest, UserDefinedSynchronizersReplaceTheLibrarys) {
   TinyRun run = run_of(0);
   run.replica.synchronizer = averaging_every(4);
   EXPECT_EQ(trained(run), trained(run_of(4)));

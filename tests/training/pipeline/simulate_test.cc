@@ -65,13 +65,13 @@ TEST(Simulate, SpansOfTheTableInOrder) {
 }
 
 // The gradient is sent after backward_input: rank 0 is one unit earlier, twice.
-TEST(Simulate, NobodyWaitsForBackwardWeight) {
+TEST(Simulate, NoRankWaitsForBackwardWeight) {
   const Timeline timeline = timed(one_f_one_b_table(2, 2, true));
   EXPECT_EQ(timeline.spans.at(2).start, 3);  // I0 of rank 0
   EXPECT_EQ(timeline.makespan, 8);
 }
 
-TEST(Simulate, MessagesTakeTimeButNoRank) {
+TEST(Simulate, MessagesTakeTimeButOccupyNoRank) {
   // One micro-batch over 3 ranks: every message is waited for.
   EXPECT_EQ(timed(gpipe_table(3, 1), {.message = {0.5}}).makespan, 9 + 4 * 0.5);
   // One value per boundary: its message is sent once forward and once backward. Values beyond the

@@ -79,7 +79,7 @@ TEST(WeightVersions, OldOnesAreKeptUntilTheirLastUse) {
   });
 }
 
-TEST(WeightVersions, WhatNobodyNeedsIsNotCopied) {
+TEST(WeightVersions, UnusedVersionsAreNotCopied) {
   with_weights([](Weights& weights) {
     weights.versions.begin(plan_of({0, 1, 3}, 3));
     EXPECT_EQ(weights.compute(0), 0);

@@ -62,7 +62,7 @@ TEST(MeasuredRuns, LeaveOpenWhatTheyDoNotSay) {
   EXPECT_GT(best.seconds.high, best.time.total());
 }
 
-TEST(MeasuredRuns, TellWhyTheyCannotBePredicted) {
+TEST(MeasuredRuns, ReportWhyTheyCannotBePredicted) {
   const auto reason = [](const std::string& row) { return run_of(row).reason; };
   const std::string rest = ",2048,8,4,,2,1,1,64,bf16,full,10,,";
   EXPECT_THAT(reason("1,held,time,Z9,64,8,300,25,gpt,48,6144,24576,48,48,51200" + rest),

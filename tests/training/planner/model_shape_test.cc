@@ -114,7 +114,7 @@ std::string refusal(const std::string& name) {
   return "";
 }
 
-TEST_F(ModelFile, TellsWhatIsWrong) {
+TEST_F(ModelFile, ReportsWhatIsWrong) {
   EXPECT_THAT(refusal("llama3-80b"), HasSubstr("did you mean llama3-8"));
   EXPECT_THAT(refusal(write({{"model_type", "llama"}})), HasSubstr("num_hidden_layers"));
   EXPECT_THAT(refusal(write({{"num_hidden_layers", 0},

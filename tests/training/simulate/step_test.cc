@@ -227,7 +227,7 @@ TEST(Step, MessagesOverOneBoundaryQueue) {
 }
 
 // Four ranks; a bucket's sum takes less, or more, than the half of backward that can hide it.
-TEST(Step, BucketsAreSummedWhileBackwardGoesOn) {
+TEST(Step, BucketsAreSummedDuringBackward) {
   const auto exposed = [&](double gradients, int buckets) {
     return play({.network = star(4),
                  .shape = {1, 2},
@@ -401,7 +401,7 @@ TEST(Step, TensorRanksSumTheirPartsOfGradientsByPlace) {
   EXPECT_NEAR(step.network.time_us, kForward + kBackward + sums + ring_us(2, gradients), 1e-6);
 }
 
-TEST(Step, RanksPlayedAsOneTakeTheSameTimeAsEachOfThem) {
+TEST(Step, RanksSimulatedAsOneTakeTheSameTimeAsEachOfThem) {
   for (const char* schedule : {"1f1b", "interleaved", "chimera"}) {
     for (const char* algorithm : {"hierarchical", "halving_doubling"}) {
       SCOPED_TRACE(cat(schedule, ", ", algorithm));
@@ -442,7 +442,7 @@ std::string error_of(const Run& run, ErrorCode code) {
   return "";
 }
 
-TEST(Step, SaysWhatItCannotPlay) {
+TEST(Step, ReportsWhatItCannotSimulate) {
   const auto what = [](const Case& c, ErrorCode code = ErrorCode::invalid_argument,
                        int64_t most_steps = 1'000'000) {
     Network network(parse_structure(c.network, {}));

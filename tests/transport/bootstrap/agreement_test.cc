@@ -193,7 +193,7 @@ TEST(Agreements, AllSurvivorsDecideAlike) {
 }
 
 // Both sides consider the other dead, and messages between them are lost.
-TEST(Agreements, GoOnAtOneSideOfACut) {
+TEST(Agreements, ContinueAtOneSideOfACut) {
   for (uint32_t seed = 0; seed < 500; ++seed) {
     for (const int size : {2, 3, 4, 5, 8}) {
       const int first_side = 1 + static_cast<int>(seed) % (size - 1);

@@ -274,7 +274,7 @@ TEST(Strangers, ATakenPortOfRankZeroIsNamed) {
                     HasSubstr("Address already in use"), HasSubstr("MASTER_PORT")));
 }
 
-TEST(Rendezvous, ThroughAFileThatIsGoneAfterwards) {
+TEST(Rendezvous, UsesAFileThatIsGoneAfterwards) {
   const std::filesystem::path folder =
       std::filesystem::path(::testing::TempDir()) / cat("tutti-", ::getpid());
   std::filesystem::create_directory(folder);
@@ -291,7 +291,7 @@ TEST(Rendezvous, ThroughAFileThatIsGoneAfterwards) {
 }
 
 // The file leads to another job until rank 0 replaces it.
-TEST(Rendezvous, ThroughAFileThatAnotherJobLeftBehind) {
+TEST(Rendezvous, ReplacesAFileThatAnotherJobLeftBehind) {
   const std::string file =
       std::filesystem::path(::testing::TempDir()) / cat("tutti-stale-", ::getpid());
   LocalRendezvous other;
@@ -336,7 +336,7 @@ class StoreInMemory final : public Rendezvous {
   int times_set_ = 0;
 };
 
-TEST(Rendezvous, ThroughTheCallersStore) {
+TEST(Rendezvous, UsesTheCallersStore) {
   const auto store = std::make_shared<StoreInMemory>();
   std::vector<Job> jobs;
   for (const int rank : {2, 1, 0}) {
@@ -389,7 +389,7 @@ TEST(Rendezvous, MissingFoldersAreReported) {
               AllOf(HasSubstr("rendezvous file /nowhere/at/all"), HasSubstr("No such file")));
 }
 
-TEST(Rendezvous, OverIpv6) {
+TEST(Rendezvous, WorksOverIpv6) {
   std::optional<LocalRendezvous> rendezvous;
   try {
     rendezvous.emplace("::1");
@@ -408,7 +408,7 @@ TEST(Rendezvous, OverIpv6) {
 }
 
 // A rank that has left one job may be early for the next one at the same address.
-TEST(Rendezvous, TwiceAtTheSameAddress) {
+TEST(Rendezvous, WorksTwiceAtTheSameAddress) {
   LocalRendezvous rendezvous;
   const std::vector<Job> jobs = {rendezvous.job(0, 2), rendezvous.job(1, 2)};
   const auto body = [](const Job& job) {

@@ -175,7 +175,7 @@ TEST(Kept, OnlyAsLongAsACommunicatorMayCome) {
 }
 
 // The connector reports a peer that refuses the connection, and one that does not exist.
-TEST(Connector, TellsOfFailuresAndGoesOn) {
+TEST(Connector, ReportsFailuresAndContinues) {
   using namespace bootstrap;
   const Fd listener = listen_on(resolve("127.0.0.1", 0).front());
   Acceptor acceptor(Fd(::fcntl(listener.get(), F_DUPFD_CLOEXEC, 0)), "token", 3, 1);

@@ -73,7 +73,7 @@ TEST(Tree, RoutesAmongThoseThatAreLeft) {
 }
 
 // A stopped process reads nothing, and data beyond its system's buffers would break the link.
-TEST(Link, AsksNoMoreOfWhoSaysNothing) {
+TEST(Link, SendsNoMoreQuestionsToASilentPeer) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()), 0);
   bootstrap::Link link{ByteStream(Fd(ends[0]))};

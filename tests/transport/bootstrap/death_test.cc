@@ -349,7 +349,7 @@ TEST(Exit, ExitsAfterLeavingAreNoDeathsEvenIfNoGoodbyeArrives) {
   EXPECT_THAT(job.line_from(2), AllOf(HasSubstr("rank 3 ("), HasSubstr("exit code 1")));
 }
 
-TEST(Death, BeforeAttachIsToldByAttachToMembersOnly) {
+TEST(Death, AttachReportsAnEarlierDeathToMembersOnly) {
   Processes job(3, 32, false, [](Control& control, const Pipe& report, const Pipe& orders) {
     AttachedClient first(control, kWorld, everybody(3));
     report.write("ready\n");

@@ -214,14 +214,14 @@ void wait_for_release(ByteStream& first) {
   ASSERT_EQ(read_frame(first, body, kMaxFrameBytes, Deadline::after(kPatience)), Transfer::closed);
 }
 
-TEST_F(Released, RanksHearOfSettingsThatDiffer) {
+TEST_F(Released, AllRanksReportDifferentSettings) {
   jobs_[3].wire_settings = "TUTTI_A=1;";
   for (int rank = 0; rank < kRanks; ++rank) join(rank);
   expect_all_hear(HasSubstr("has TUTTI_A=1, rank 0 has nothing more"));
 }
 
 // Rank 1 dies before rank 0 has the table, or between rank 0 and the ranks below.
-TEST_F(Released, RanksHearOfOneThatDiesAboveThem) {
+TEST_F(Released, AllRanksReportADeathAboveThem) {
   for (const int rank : {0, 2, 3}) join(rank);
   ByteStream four = arrive(jobs_[4]);
   wait_for_release(four);
@@ -231,7 +231,7 @@ TEST_F(Released, RanksHearOfOneThatDiesAboveThem) {
                         HasSubstr("rank 1 (node7, pid 4711) vanished")));
 }
 
-TEST_F(Released, RanksHearOfWhoIsMissing) {
+TEST_F(Released, AllRanksNameMissingRanks) {
   for (const int rank : {1, 2, 3}) join(rank);
   jobs_[0].init_timeout = std::chrono::milliseconds(1000);
   auto zero =
@@ -240,7 +240,7 @@ TEST_F(Released, RanksHearOfWhoIsMissing) {
 }
 
 // Its parent detects the death and reports it to the ranks below.
-TEST_F(Released, RankThatDiesIsNoticedWhereTheTableGoesDown) {
+TEST_F(Released, ADeathIsNoticedWhileTheTableIsSent) {
   auto zero = join_in_background(jobs_[0]);  // has all that it needs
   for (const int rank : {1, 3, 4}) join(rank);
   ByteStream first = arrive(jobs_[2]);
@@ -248,7 +248,7 @@ TEST_F(Released, RankThatDiesIsNoticedWhereTheTableGoesDown) {
   expect_all_hear(HasSubstr("rank 2 (node7, pid 4711) vanished"));
 }
 
-TEST_F(Released, RankHearsOfADeathFromTheLauncher) {
+TEST_F(Released, TheLauncherReportsADeath) {
   const LauncherPipeEnds launcher;
   jobs_[2].launcher_fd = launcher.read.get();
   join(2);

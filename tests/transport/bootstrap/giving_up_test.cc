@@ -135,7 +135,7 @@ class GivingUp : public ::testing::Test {
 
 // The network of the last rank's host was cut and recovers: the rank considers the others dead and
 // would report that.
-TEST_F(GivingUp, RefusesTheLinksOfWhoWasTakenForDead) {
+TEST_F(GivingUp, RefusesLinksOfARankConsideredDead) {
   Barrier heard(kRanks);
   run(
       [&](Control& control, RecordingClient& client) {

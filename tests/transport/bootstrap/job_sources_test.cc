@@ -71,7 +71,7 @@ const Variables kHydra = {{"PMI_RANK", "0"},
                           {"MPI_LOCALRANKID", "0"},
                           {"MPI_LOCALNRANKS", "2"}};
 
-TEST(JobSources, NobodyToldAnything) {
+TEST(JobSources, AnEmptyEnvironmentHasNoJob) {
   EXPECT_FALSE(find({}));
   EXPECT_FALSE(find({{"RANK", ""}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}}));
 }
@@ -94,7 +94,7 @@ TEST(JobSources, TuttiRunAndTorchrun) {
 }
 
 // The agents of two nodes may count the restarts differently.
-TEST(JobSources, TorchrunTellsWhichStartThisIs) {
+TEST(JobSources, TorchrunProvidesTheIncarnation) {
   const auto start = [](const Variables& more) { return find(with(kTorchrun, more))->incarnation; };
   const Variables lone = {{"GROUP_WORLD_SIZE", "1"}};
   const Variables again = {{"TORCHELASTIC_RESTART_COUNT", "1"}};
@@ -215,7 +215,7 @@ TEST(JobSources, Jsrun) {
   EXPECT_EQ(job->size, 6);
 }
 
-TEST(JobSources, KubernetesTellsTheIndexAndTheManifestHowMany) {
+TEST(JobSources, KubernetesProvidesTheIndexAndTheManifestTheSize) {
   EXPECT_FALSE(find({{"JOB_COMPLETION_INDEX", "3"}})) << "pods that work on their own";
   const auto job = find({{"JOB_COMPLETION_INDEX", "3"}, {"WORLD_SIZE", "4"}});
   EXPECT_EQ(job->source, "Kubernetes");
@@ -230,7 +230,7 @@ TEST(JobSources, WhoeverStartedTheProcessLastWins) {
   EXPECT_EQ(find(with(with(kSlurm, kOpenMpi), kTorchrun))->source, "torchrun");
 }
 
-TEST(JobSources, WhatIsToldByHalvesIsNamed) {
+TEST(JobSources, IncompleteVariablesAreNamed) {
   EXPECT_THAT(failure({{"RANK", "1"}}), HasSubstr("RANK is set, but WORLD_SIZE is not"));
   EXPECT_THAT(failure({{"WORLD_SIZE", "1"}}), HasSubstr("WORLD_SIZE is set, but RANK is not"));
   EXPECT_THAT(failure({{"PMI_RANK", "1"}, {"PMI_FD", "5"}}), HasSubstr("PMI_SIZE is not"));

@@ -104,7 +104,7 @@ void set_slurms_step() {
   ::setenv("SLURM_JOB_ID", "7", 1);
 }
 
-TEST_F(JobTest, SlurmTellsWhereRanksMeet) {
+TEST_F(JobTest, SlurmProvidesTheMeetingAddress) {
   set_slurms_step();
   const Job job = job_from_environment();
   EXPECT_EQ(job.source, "Slurm");

@@ -226,7 +226,7 @@ TEST(Master, KnownHereAsLoopbackIsHiddenFromOthers) {
   EXPECT_FALSE(is_hidden_by_loopback("127.0.0.1", "node7", at("127.0.0.1")));
 }
 
-TEST(Table, HoldsOfARankOnlyWhatTheOneBeforeItHasNot) {
+TEST(Table, StoresOnlyDifferencesToThePreviousRank) {
   const auto bytes = [](int ranks) {
     PeerInfo peer{.host = "node7", .host_id = std::string(100, 'x'), .address = "10.0.0.1"};
     peer.unix_name = std::string(20, 'u');

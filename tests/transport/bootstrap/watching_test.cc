@@ -79,7 +79,7 @@ JobWatch watch_from(const Control& control, int rank, const std::string& token) 
   return JobWatch(address_of(control, rank), token, Deadline::after(kPatience));
 }
 
-TEST(Watching, AnyRankTellsOfAll) {
+TEST(Watching, AnyRankReportsAll) {
   watch([](Job& job, Control& control) {
     for (const int asked : {0, 2, kRanks - 1}) {
       JobWatch job_watch = watch_from(control, asked, job.token);
@@ -176,7 +176,7 @@ TEST(Watching, WatchersCanDoNothingElse) {
   });
 }
 
-TEST(Watching, TellsWhoHasLeft) {
+TEST(Watching, ReportsWhichRanksHaveLeft) {
   Barrier joined(3);
   run_ranks(3, [&](const Job& job) {
     const std::shared_ptr<Control> control = Control::connect(job);

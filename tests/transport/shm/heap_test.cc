@@ -282,7 +282,7 @@ TEST_F(HeapTest, AChildOfForkWritesToPagesOfItsOwn) {
   heap_.release(number);
 }
 
-TEST_F(HeapTest, KnowsWhatWasUnmappedAndIsSomethingElseNow) {
+TEST_F(HeapTest, DetectsMemoryThatWasUnmappedAndReplaced) {
   constexpr size_t kBytes = 4 * kMiB;
   Pages pages(kBytes);
   std::byte* const address = pages.data();

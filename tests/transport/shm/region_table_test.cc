@@ -63,7 +63,7 @@ TEST_F(RegionTables, OthersFindWhatIsMadeUntilItIsWithdrawn) {
   EXPECT_EQ(tables_[1]->find(7, 0, geometry_), nullptr);
 }
 
-TEST_F(RegionTables, SoDoOtherProcesses) {
+TEST_F(RegionTables, OtherProcessesFindThemToo) {
   const auto made = tables_[0]->create(7, geometry_);
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -96,7 +96,7 @@ TEST_F(RegionTables, RoomIsUsedAgainWhenAllHaveLetGo) {
   EXPECT_LE(bytes_of_memory(), memory) << "memory grows";
 }
 
-TEST_F(RegionTables, RoomIsNotUsedAgainBeforeThat) {
+TEST_F(RegionTables, RoomIsNotReusedBeforeAllHaveLetGo) {
   const size_t last = geometry_.total_bytes() - 1;
   auto region = tables_[0]->create(1, geometry_);
   const auto other = tables_[1]->find(1, 0, geometry_);

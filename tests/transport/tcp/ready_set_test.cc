@@ -55,7 +55,7 @@ TEST(ReadySet, ContainsConnectionsWithInputOrAnEnd) {
   EXPECT_FALSE(ready_set.is_idle(pairs[5].ready)) << "whoever receives finds the end again";
 }
 
-TEST(ReadySet, AllHaveTheirTurnHoweverManySpeakAtATime) {
+TEST(ReadySet, EveryConnectionHasItsTurnHoweverManyAreReady) {
   ReadySet ready_set;
   std::vector<Pair> pairs(200);
   for (Pair& pair : pairs) {

@@ -26,7 +26,7 @@ INSTANTIATE_TEST_SUITE_P(All, Resume, ::testing::Bool(), [](const auto& info) {
   return std::string(info.param ? "checked" : "unchecked");
 });
 
-TEST_P(Resume, BreaksAtAnyByte) {
+TEST_P(Resume, ResumesAfterABreakAtAnyByte) {
   const size_t bytes = bytes_on_the_wire(kFewSizes);
   for (size_t at = 1; at < bytes; ++at) {
     SCOPED_TRACE(at);
@@ -40,7 +40,7 @@ TEST_P(Resume, BreaksAtAnyByte) {
   }
 }
 
-TEST_P(Resume, BreaksAtAnyByteOfAnEncryptedConnection) {
+TEST_P(Resume, ResumesAfterABreakAtAnyEncryptedByte) {
   for (size_t at = 1; at < bytes_on_the_wire(kFewSizes); at += 3) {
     SCOPED_TRACE(at);
     Network network({.breaks = {at}, .encrypted = true, .checked = GetParam()});
@@ -55,7 +55,7 @@ TEST_P(Resume, BreaksAtAnyByteOfAnEncryptedConnection) {
 
 // Breaks occur anywhere, also before a reader's message, which accepts none of the sender's bytes,
 // has arrived.
-TEST_P(Resume, AgainAndAgain) {
+TEST_P(Resume, ResumesAgainAndAgain) {
   std::mt19937 random(7);
   for (const bool encrypted : {false, true}) {
     for (int round = 0; round < 5; ++round) {
@@ -74,7 +74,7 @@ TEST_P(Resume, AgainAndAgain) {
   }
 }
 
-TEST(ResumedConnection, TakesNothingForConfirmedBeforeTheReaderHasSpoken) {
+TEST(ResumedConnection, ConsidersNothingConfirmedBeforeTheReadersMessage) {
   Network network({.breaks = {60}});
   network.withhold();
   Talk talk(network, {50, 50, 50});

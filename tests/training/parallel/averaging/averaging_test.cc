@@ -259,7 +259,7 @@ class AveragingState : public FolderTest {
 };
 
 // In the sixth step one of DiLoCo's fragments is in flight.
-TEST_F(AveragingState, GoesOnBitForBit) {
+TEST_F(AveragingState, ResumesBitForBit) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const char* way :
          {"local:4", "post-local:2@7", "diloco:4", "diloco:4,2,1,0.5", "gossip:ring", "gossip:exp",

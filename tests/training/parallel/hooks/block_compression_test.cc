@@ -139,7 +139,7 @@ TEST_P(BlockCompressionTest, LosesNothing) {
   }
 }
 
-TEST_P(BlockCompressionTest, StartsAnewAfterWhatIsNoNumber) {
+TEST_P(BlockCompressionTest, StartsAnewAfterANaN) {
   const testing::OneBucket one({700, 290}, kCount);
   run_ranks(2, [&](const Job& job) {
     Communicator communicator = Communicator::init(job);

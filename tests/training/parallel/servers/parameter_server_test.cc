@@ -247,7 +247,7 @@ TEST_F(Ahead, OtherOptimizersReadTheServersParameters) {
   EXPECT_GT(testing::relative_difference(ahead.losses, alone.losses), 1e-3);
 }
 
-TEST_F(Served, GoesOnFromACheckpointByItsRecord) {
+TEST_F(Served, ResumesFromACheckpointByItsRecord) {
   for (const std::string way : {"ps", "async:1", "ssp:2"}) {
     SCOPED_TRACE(way);
     TrainOptions options = recorded(way);

@@ -144,7 +144,7 @@ TEST(SettingsTest, WrongValueInTheEnvironmentIsAnError) {
               AllOf(HasSubstr("TUTTI_LOG='loud'"), HasSubstr("error|warning|info|debug")));
 }
 
-TEST(SettingsTest, MistakesMayBeToldInstead) {
+TEST(SettingsTest, MistakesMayBeReportedInstead) {
   const Variable level("TUTTI_LOG", "loud");
   const Variable streams("TUTTI_TCP_STREAMS", "-1");
   std::vector<SettingMistake> mistakes;

@@ -40,7 +40,8 @@ struct Outcome {
   std::string text;  // the rank's output: its error
 };
 
-// Waits for a message of `peer` that never comes. Rank 1 dies when all ranks wait or soon will.
+// Waits for a message of `peer` that never comes. When rank 1 dies, the other ranks wait or are
+// about to.
 void wait_for(Communicator& communicator, int peer) {
   int32_t value = 0;
   communicator.recv({&value, 1, DType::i32}, peer);

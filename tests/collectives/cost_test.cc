@@ -180,7 +180,8 @@ TEST(Cost, RanksOfAHostShareItsCard) {
   const Prediction shared = on_hosts_of(Collective::all_reduce, "recursive_doubling", 4);
   EXPECT_NEAR(shared.wire, 4 * kBytes * kWire, 1e-9);
   EXPECT_GE(shared.seconds, shared.wire + 2 * kBytes * kBeta);
-  // In a ring, one rank of each host sends to the next host: 14 parts of an eighth.
+  // In a ring, one rank of each host sends to the next host: 14 messages of an eighth of the
+  // buffer.
   EXPECT_NEAR(on_hosts_of(Collective::all_reduce, "ring", 4).wire, 14 * kBytes / 8 * kWire, 1e-9);
   EXPECT_EQ(on_hosts_of(Collective::all_reduce, "ring", 8).wire, 0);
   // A root receives from seven others, three of them on its host.

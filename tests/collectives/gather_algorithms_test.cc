@@ -249,7 +249,7 @@ TEST(GatherScratch, AllGatherNeedsNone) {
   }
 }
 
-// Number of partial sums: one per level of the canonical tree, one per block that passes through,
+// Scratch holds one partial sum per level of the canonical tree, one per block that passes through,
 // or half of the blocks. If p is not a power of two, recursive halving has one more, for the teams
 // after a rank's own.
 TEST(GatherScratch, ReduceScatterHoldsNoMoreThanItsPartialSums) {
@@ -295,7 +295,7 @@ TEST(Pat, SendsLittleFarAwayAndMuchToTheNeighbour) {
   }
 }
 
-// log2 a + p/a - 1 messages of at most `a` blocks.
+// A rank sends log2 a + p/a - 1 messages of at most `a` blocks.
 TEST(Pat, BoundsTheBlocksInAMessage) {
   for (const Algorithm* pat : {&all_gather("pat"), &reduce_scatter("pat")}) {
     for (const int32_t ranks : {2, 4, 8, 16, 32, 64, 128}) {

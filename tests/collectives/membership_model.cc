@@ -236,7 +236,8 @@ Agreed Model::agree(Local& local, uint32_t number, const Contribution& contribut
   return std::exchange(local.answer, std::nullopt)->second;
 }
 
-// As the runtime's agree() and shrink() do. A rank excluded by the others ends its call.
+// Makes the same calls as the runtime's agree() and shrink(). A rank excluded by the others ends
+// its call.
 void Model::call(Local& local, int rank) {
   const auto over_channel = [&](uint32_t number, const Contribution& contribution) {
     return agree(local, number, contribution);

@@ -43,10 +43,10 @@ constexpr Ranks bit(int rank) { return static_cast<Ranks>(1U << rank); }
 // Limits of the events.
 struct Bounds {
   int ranks = 3;
-  bool change = false;    // all change who is a member (two agreements); else they agree once
+  bool change = false;    // ranks change members (two agreements); otherwise they agree once
   Ranks side = 0;         // ranks of this side and of the other one may lose sight of each other
-  int kills = 0;          // deaths; each rank learns of each at some time
-  bool rumours = false;   // ranks may lose sight of the dead before that
+  int kills = 0;          // deaths; every rank learns of each death at some time
+  bool rumours = false;   // ranks may lose sight of dead ranks before they learn of the death
   int retries = 0;        // how often each rank may give up and call again
   bool restarts = false;  // retries restart the call (a defect that must be found)
   bool at_once = false;   // all call first, and lose sight of a whole side at a time

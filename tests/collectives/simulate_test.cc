@@ -59,7 +59,7 @@ class Play {
   Schedule schedule;
 };
 
-// 2 (alpha (p - 1) + beta n (p - 1) / p).
+// Returns the time of a ring all-reduce: 2 (alpha (p - 1) + beta n (p - 1) / p).
 double ring_us(int ranks, double bytes, double alpha_us, double GBps) {
   return 2 * (alpha_us * (ranks - 1) + bytes / GBps * 1e-3 * (ranks - 1) / ranks);
 }

@@ -83,7 +83,7 @@ TEST_F(StallWatchTest, FollowsTheChainToItsEnd) {
   EXPECT_THAT(watches_[0].waits_for(), ElementsAre(1));
 }
 
-// Both ranks wait for a message of the other, and rank 1 has not taken one that is there.
+// Both ranks wait for a message of the other. Rank 1 has not taken a message that has arrived.
 TEST_F(StallWatchTest, NamesTheRankThatCouldProceed) {
   for (const int rank : {0, 1}) {
     call(rank, 7);
@@ -122,7 +122,7 @@ TEST_F(StallWatchTest, NamesTheRankOfACycleThatCouldProceed) {
     }
     return found;
   };
-  // Each has sent a message to the next, and only rank 1 has not taken it.
+  // Each rank has sent a message to the next one, and only rank 1 has not taken its message.
   EXPECT_THAT(culprits({{{.peer = 1, .sent = 2}, {.peer = 2, .received = 1, .to_receive = true}},
                         {{.peer = 2, .sent = 1}, {.peer = 0, .received = 1, .to_receive = true}},
                         {{.peer = 0, .sent = 1}, {.peer = 1, .received = 1, .to_receive = true}}}),

@@ -159,7 +159,7 @@ TEST_P(Survivors, ContinueAfterEachDeath) {
             one = {1};
             comm.all_reduce(std::span(one));
           }
-          // A rank that has not yet heard of the death comes back here.
+          // A rank that has not yet learned of the death gets here again.
           done = one.front() == comm.size() && comm.size() < world.size();
           if (done) text += cat(one.front(), " ");
         } catch (const Error&) {

@@ -66,7 +66,8 @@ TEST(Grades, AnOrderThatDependsOnTheRankIsOnlyCorrect) {
   EXPECT_EQ(verdict.grade, Grade::correct);
 }
 
-// Three ranks: 1 adds its part to 0's, 2 adds its part to that, and the result is sent back.
+// Three ranks: rank 1 adds its part to rank 0's, rank 2 adds its part to that sum, and the result
+// is sent back.
 Programs chain(ChunkRange partial) {
   Programs programs = {with({send({1}, {input(0)}), recv(2, {output(0)})}, 1, 1),
                        with({recv_reduce_left(0, {input(0)}, {partial}),

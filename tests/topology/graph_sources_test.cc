@@ -333,7 +333,7 @@ TEST(HwlocGraph, RefusesBadFilesWithTheirLine) {
               AllOf(HasSubstr("Planet"), HasSubstr("line 3")));
 }
 
-// Versions of hwloc refuse or crash on it; we accept it.
+// Versions of hwloc refuse such a file or crash on it. We refuse it.
 TEST(HwlocGraph, RefusesFilesWhoseObjectsLackTheirSets) {
   const auto object = [](const std::string& type, const std::string& sets, const std::string& in) {
     return cat("<object type=\"", type, "\" os_index=\"0\" ", sets, ">", in, "</object>");

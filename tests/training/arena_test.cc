@@ -26,7 +26,7 @@ TEST(ArenaTest, TensorsLieSideBySideOnCacheLines) {
   EXPECT_EQ(a.rows, 3);
   EXPECT_EQ(a.cols, 5);
   EXPECT_TRUE(a.contiguous());
-  std::memset(a.data, 1, a.bytes());  // the memory is there
+  std::memset(a.data, 1, a.bytes());  // the memory is accessible
   std::memset(c.data, 1, c.bytes());
 }
 

@@ -42,7 +42,7 @@ TEST(BackendTest, ViewsKeepTheirMemory) {
 
 // The tests below rely on this death: code other than kernels that accesses the memory kills the
 // process.
-TEST(BackendDeathTest, NobodyElseTouchesIt) {
+TEST(BackendDeathTest, OnlyKernelsMayAccessMemory) {
   Arena arena(&fenced_backend());
   const Tensor tensor = fenced_tensor(arena);
   EXPECT_DEATH(*tensor.data = std::byte{1}, "");

@@ -71,7 +71,7 @@ TEST(NextFlush, IsAlsoBeforeValidationAndCheckpoints) {
 }
 
 // Steps are counted from the run's start, so that a resumed run has the same flushes.
-TEST(NextFlush, DoesNotDependOnWhereARunGoesOn) {
+TEST(NextFlush, DoesNotDependOnWhereARunResumes) {
   EXPECT_THAT(flushes(flushing(3), 8, 4), ElementsAre(6, 8));
   EXPECT_THAT(flushes(flushing(3), 8, 5), ElementsAre(6, 8));
 }
@@ -159,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(Schedules, Checkpoints,
                                            std::tuple("pipedream-2bw", DType::bf16, 0),
                                            std::tuple("pipedream-2bw", DType::f32, 2)));
 
-TEST_P(Checkpoints, ARunThatGoesOnFromAFlushHasTheSameBits) {
+TEST_P(Checkpoints, ARunResumedFromAFlushHasTheSameBits) {
   const auto [schedule, dtype, stage] = GetParam();
   TrainOptions options = options_of(schedule, 14);
   options.replica.storage.dtype = dtype;

@@ -166,8 +166,8 @@ TEST(Ranks, DoNotMatterButForRounding) {
   }
 }
 
-// Outside deterministic mode stages 2 and 3 reduce each micro-batch's gradients over ranks, under
-// every pipeline whose passes have another order.
+// Outside deterministic mode, stages 2 and 3 reduce each micro-batch's gradients over ranks. The
+// order of the passes depends on the pipeline.
 TEST(Stages, TrainTheSameModelWhereShardsAreAddedUp) {
   for (const pipeline::ScheduleKind& kind : pipeline::all_schedules()) {
     if (kind.updates != pipeline::Updates::flushed) continue;

@@ -65,7 +65,8 @@ TEST(IgnoredTargets, AnyCutOfAStepSkipsIgnoredTargets) {
   }
 }
 
-// The loss is the mean over samples alone, weighted by their targets.
+// The loss of a step is the mean of the micro-batches' own losses, weighted by their numbers of
+// targets.
 TEST(IgnoredTargets, TheLossIsTheMeanOverTheOthers) {
   run_ranks(1, [](const Job& job) {
     TinyRun run = masked_run(many);

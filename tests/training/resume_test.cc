@@ -175,7 +175,7 @@ TEST_F(Resume, ReportsChangedSettingsThatMayChange) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               AllOf(HasSubstr("changed settings: lr: 0.003 in the checkpoint, 0.01 now"),
                     HasSubstr("samples: 16 in the checkpoint, 24 now"), Not(HasSubstr("clip"))));
-  // Now these settings are the run's.
+  // These settings are now part of the run.
   ::testing::internal::CaptureStderr();
   run.options.allow_changed = {};
   EXPECT_EQ(trained(run).result.resumed_at, 6u);

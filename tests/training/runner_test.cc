@@ -120,7 +120,7 @@ TEST_P(RunnerTest, PartsAreTheWhole) {
   }
 }
 
-TEST_P(RunnerTest, SeveralMicroBatchesUnderWayInSlots) {
+TEST_P(RunnerTest, SeveralMicroBatchesInFlightInSlots) {
   Outcome outcome{{}, std::make_unique<Rig>(GetParam())};
   Rig& rig = *outcome.rig;
   // 1F1B: two are in flight, the third takes the first one's slot.

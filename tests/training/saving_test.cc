@@ -118,7 +118,7 @@ TEST_F(Saving, AFailureInTheBackgroundIsAllRanks) {
   EXPECT_EQ(trained(options).result.resumed_at, 2u);
 }
 
-// Validation after each step; the reports state which step is the lowest.
+// The run is validated after each step; the reports state which step has the lowest loss.
 TEST_F(Saving, TheBestStepStays) {
   TrainOptions options = options_of(6, "run");
   options.validate_every = 1;

@@ -150,7 +150,7 @@ TEST_F(Steps, AParameterLivesAsLongAsItIsHeld) {
     first = held[0];
   });
   EXPECT_EQ(held[0], first);
-  held[0] = 2;  // the memory is there
+  held[0] = 2;  // the memory still exists
 }
 
 }  // namespace

@@ -40,9 +40,9 @@ class TensorParallel : public FolderTest {
   const Deterministic deterministic_;
 };
 
-// A model, and whether tensor ranks share the rows between layers: if so, the gradients of
-// normalizations are also summed over the tensor axis, in a separate group of parameters owned by
-// all of these ranks.
+// Parameters: a model, and whether tensor ranks share the rows between layers. If they do, the
+// gradients of normalizations are also summed over the tensor axis, in a separate group of
+// parameters owned by all of these ranks.
 class Meshes : public TensorParallel,
                public ::testing::WithParamInterface<std::tuple<std::string, bool>> {
  protected:
@@ -276,8 +276,8 @@ TEST_P(BitsOfAStep, DoNotDependOnTheRanksOfItsMicroBatches) {
   }
 }
 
-// With a slice per rank, its matrices have no gaps between their rows, unlike those of a single
-// rank.
+// With one slice per rank, a rank's matrices have no gaps between their rows, unlike those of a
+// single rank with all slices.
 TEST_F(TensorParallel, BitsDoNotDependOnGapsInMatrices) {
   for (const int64_t width : {32, 320}) {
     SCOPED_TRACE(width);

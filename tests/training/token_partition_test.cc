@@ -48,8 +48,8 @@ TEST(TokenPartition, WholeSamplesStayTogetherWhereTheyCan) {
   EXPECT_EQ(tokens_of(partition[0]), tokens_of({{0, 10}, {20, 10}}));
 }
 
-// The largest area is within 3% of the mean, and ranks have equally many tokens, if each has at
-// least 64.
+// A rank's area is its number of query-key pairs. The largest area is within 3% of the mean, and
+// ranks have equally many tokens, if each has at least 64.
 TEST(TokenPartition, RanksGetAsMuchOfAnyMask) {
   std::mt19937 random(5);
   for (int trial = 0; trial < 1000; ++trial) {

@@ -272,7 +272,7 @@ TEST_F(Windows, DifferentPlacesInWindowsAreAMismatch) {
     WindowedGpu gpu(comm, 40'000);
     const Buffer data = gpu.part(comm.rank() == 1 ? 64 : 0, 30'000);
     comm.run(Request::all_reduce(as_const(data), data, ReduceOp::sum), gpu.options("two_shot"));
-    gpu.read(0, 1);  // ends
+    gpu.read(0, 1);  // the read completes
     while (!comm.failure()) std::this_thread::yield();
     EXPECT_EQ(comm.failure()->code(), ErrorCode::mismatch);
   });

@@ -156,7 +156,7 @@ TEST_P(Windows, AccumulateEveryOperatorAndType) {
   }
 }
 
-TEST_P(Windows, SumsArePreciselyThose) {
+TEST_P(Windows, SumsAreExact) {
   constexpr int kRanks = 4;
   run_ranks(kRanks, [&](const Job& job) {
     Communicator world = Communicator::init(job);

@@ -47,7 +47,7 @@ struct SampleRequest {
   std::string directory;
   std::optional<RunStart> start = {};  // none: resumes the existing run, if there is one
   int keep = 2;
-  bool in_background = false;  // while the values change
+  bool in_background = false;  // saves while the values change
   std::function<void(std::string_view phase)> at_phase = [](std::string_view) {};
 };
 

@@ -93,7 +93,7 @@ TEST(NextToken, EachTokenIsPredictedFromThoseBefore) {
   EXPECT_THAT(example(set, 2).tokens, ElementsAre(0, 0, 1)) << "0 before the text";
 }
 
-TEST(NextToken, ValidationGoesOnWhereTheTrainingPartEnds) {
+TEST(NextToken, ValidationBeginsWhereTheTrainingPartEnds) {
   const NextToken set(counting(), 3);
   EXPECT_EQ(set.validation_size(), 20u);
   EXPECT_THAT(held_out(set, 1).tokens, ElementsAre(178, 179, 180));

@@ -173,7 +173,7 @@ TEST(SamplerTest, MixesDataAsForGpt3) {
   EXPECT_EQ(epochs, (std::map<size_t, uint64_t>{{0, 0}, {1, 3}, {2, 1}, {3, 0}, {4, 2}}));
 }
 
-TEST(SamplerTest, GoesOnFarBeyondAnyRun) {
+TEST(SamplerTest, ContinuesFarBeyondAnyRun) {
   const Sampler sampler({{1000, 0.7}, {10, 0.3}}, 1);
   const Sample late = sampler.sample(uint64_t{10} << 50);
   EXPECT_EQ(late.epoch, (uint64_t{7} << 50) / 1000 * (late.data_set == 0) +

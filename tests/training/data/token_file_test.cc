@@ -21,7 +21,7 @@ using ::testing::IsEmpty;
 
 constexpr TokenFormat kGpt2{.vocabulary = 50257, .end_of_text = 50256};
 
-// The format of llm.c, written by hand.
+// Returns a file in the format of llm.c, written by hand.
 std::string token_file(std::vector<int32_t> header, const std::vector<uint16_t>& tokens) {
   header.resize(256);
   std::string bytes(header.size() * 4 + tokens.size() * 2, '\0');

@@ -206,8 +206,8 @@ struct InParts {
   DType type = DType::f32;
   std::vector<int32_t> starts = {};
 
-  // Returns the shape of queries [first, first + rows) on keys [key, key + keys). It refers to
-  // `bounds`.
+  // Returns the shape of queries [first, first + rows) on keys [key, key + keys). The shape refers
+  // to `bounds`.
   AttentionShape shape(int64_t first, int64_t rows, int64_t key, int64_t keys,
                        Bounds& bounds) const {
     bounds = {};

@@ -95,8 +95,8 @@ std::vector<double> rounded(const std::vector<double>& exact, DType dtype) {
   return doubles(tensor);
 }
 
-// On separate threads, which own their primitives and oneDNN's workspace: a workspace made for a
-// larger shape would hide that another is too small.
+// Computes on a new thread, which has its own primitives and workspace of oneDNN: a workspace made
+// for a larger shape would hide that another is too small.
 Results convolved_anew(const Case& c, DType dtype) {
   Results found;
   std::thread([&] {
@@ -160,7 +160,7 @@ TEST(ConvolutionKernelTest, LongStrides) {
   expect_right({{{8, 1, 31}, {.height = 3, .width = 3, .stride = 3, .padding = 1}, 32}, 4, 3});
 }
 
-// Windows that each overlap the image, and together cover it.
+// Returns a random tile of windows. Each window overlaps the image, and together they cover it.
 WindowTile random_tile(const ConvolutionShape& shape, std::mt19937_64& random) {
   const auto below = [&](int64_t end) {
     return static_cast<int64_t>(random() % static_cast<uint64_t>(end));

@@ -114,7 +114,7 @@ TEST(GemmTest, OneRowOneColumnOneTerm) {
 
 TEST(GemmTest, LargerThanBlocks) { check_all(70, 65, 130); }
 
-// The matrices are divided into tiles, whose sizes do not divide theirs.
+// The matrices are divided into tiles, but their sizes are no multiples of the tiles'.
 TEST(GemmTest, Tiles) {
   ThreadPool pool(2);
   const UseThreads use(pool);

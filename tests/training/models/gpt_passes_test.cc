@@ -138,7 +138,7 @@ TEST_P(GptPassesTest, SelectiveAndWeightsLater) {
   expect_same(outcome, plain(GetParam()));
 }
 
-TEST_P(GptPassesTest, TwoMicroBatchesUnderWay) {
+TEST_P(GptPassesTest, TwoMicroBatchesInFlight) {
   Outcome outcome{{}, std::make_unique<Rig>(GetParam())};
   TwoPasses two(GetParam().dtype);
   for (Pass& pass : two.passes) forward(outcome.rig->model, pass);

@@ -54,7 +54,7 @@ TEST_P(SameBitsTest, WithoutMasters) {
 }
 TEST_P(SameBitsTest, WithoutMastersInF32) { expect_same({.masters = false}); }
 
-// The test above would pass if nothing were updated.
+// Without this test, the ones above would pass if nothing were updated.
 TEST_P(SameBitsTest, EveryStepChangesTheModel) {
   Training training{.specs = example_specs(), .make_optimizer = GetParam().make, .steps = 2};
   const std::vector<uint32_t> before = train(training, {});

@@ -185,8 +185,9 @@ TEST(AttentionOverRanks, NoRankOfARingHoldsAllKeys) {
   });
 }
 
-// By heads, each rank sends (p - 1) / p of its queries, keys, values and outputs. A ring would send
-// (p - 1) times its keys and values; for one causal sample, a quarter of them is never attended to.
+// If heads are divided, each rank sends (p - 1) / p of its queries, keys, values and outputs. A
+// ring would send (p - 1) times its keys and values; for one causal sample, a quarter of them is
+// never attended to.
 TEST(AttentionOverRanks, BytesAreThoseOfTheFormulas) {
   constexpr int kRanks = 4;
   constexpr int64_t kTokens = 64, kHeads = 4, kSize = 8, kRows = kTokens / kRanks;

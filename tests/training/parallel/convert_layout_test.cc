@@ -97,7 +97,7 @@ TEST(ConvertLayout, RefusesEqualLayouts) {
 }
 
 // A model that is measured alone has the shapes of a mesh that does not exist.
-TEST(ConvertLayout, WithoutAMeshWhatOthersHaveIsNothing) {
+TEST(ConvertLayout, OtherRanksPartsAreZeroWithoutAMesh) {
   TestPass test(DType::f32);
   const MeshPlace place{.sizes = {3, 1, 1, 1, 1, 1}, .places = {1, 0, 0, 0, 0, 0}};
   const HostTensor own = part_of({7, 2}, Spread::rows, place);

@@ -234,7 +234,7 @@ bool has_delayed_weights(const Schedule& schedule) {
   return std::ranges::all_of(schedule.table, [&](const std::vector<Entry>& entries) {
     int backwards = 0;
     for (const Entry& entry : entries) {
-      const int needed = entry.micro_batch / schedule.accumulated - 1;  // updates that are done
+      const int needed = entry.micro_batch / schedule.accumulated - 1;  // updates that must be done
       if (entry.kind == Kind::backward) ++backwards;
       if (entry.kind == Kind::forward && backwards / schedule.accumulated < needed) return false;
     }

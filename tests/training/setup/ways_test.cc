@@ -114,7 +114,7 @@ void expect_alike(const Field& field, const Json& value, const Json& others) {
         << outcome.way << ": " << outcome.error.value_or("taken") << "\n"
         << outcomes[0].way << ": " << outcomes[0].error.value_or("taken");
     EXPECT_EQ(outcome.value, outcomes[0].value) << outcome.way;
-    // The name as users know it.
+    // The error contains the setting's name as users know it.
     if (outcome.error) {
       const std::string last = field.key().substr(field.key().rfind('.') + 1);
       EXPECT_THAT(*outcome.error, ::testing::AnyOf(HasSubstr(last), HasSubstr(field.short_name()),

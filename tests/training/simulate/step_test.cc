@@ -294,7 +294,8 @@ double time_on_links_of_their_own(Case c) {
   return play(c).network.time_us;
 }
 
-// Both begin after 10 us; alone, they are two messages of 400 us in each direction.
+// Both sums begin after 10 us. On separate links, a sum takes two messages of 400 us in each
+// direction.
 TEST(Step, SumsOfTwoStagesShareALink) {
   const Case c = on_two_switches(0);
   EXPECT_NEAR(time_on_links_of_their_own(c), 10 + 2 * 400, 1e-9);
@@ -324,8 +325,8 @@ StepWork with_tensor(StepWork work, int ranks, int blocks, bool shares_rows = fa
   return work;
 }
 
-// Each block waits twice in forward and twice in backward, as in Megatron; halves of these sums
-// take as long together, and carry as many bytes.
+// Each block waits twice in forward and twice in backward, as in Megatron. With shared rows, the
+// two halves of these sums together take as long and carry as many bytes.
 TEST(Step, TensorRanksWaitForTheSumsOfEachBlock) {
   const double bytes = 4e6;
   const int micro_batches = 3;

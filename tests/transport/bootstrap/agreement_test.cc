@@ -24,7 +24,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// All ranks' channels, and the clock.
+// The channels of all ranks, and the simulated clock.
 class World {
  public:
   struct Outcome {
@@ -234,7 +234,7 @@ TEST(Agreements, ContinueAtOneSideOfACut) {
 }
 
 // Ranks 0 and 1 decide as the half with the first member. Then one of them is killed, which the
-// launcher reports to all, and the other half has two of the three that are left.
+// launcher reports to all, so that the other half has two of the three remaining ranks.
 TEST(Agreements, DecisionsHoldWhenSomeOfTheQuorumHaveEnded) {
   for (const int victim : {0, 1}) {
     for (uint32_t seed = 0; seed < 20; ++seed) {

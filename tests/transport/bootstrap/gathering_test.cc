@@ -239,7 +239,7 @@ TEST_F(Released, AllRanksNameMissingRanks) {
   expect_all_hear(HasSubstr("rank 4 of 5 did not arrive within 1 s"));
 }
 
-// Its parent detects the death and reports it to the ranks below.
+// The dead rank's parent detects the death and reports it to the ranks below.
 TEST_F(Released, ADeathIsNoticedWhileTheTableIsSent) {
   auto zero = join_in_background(jobs_[0]);  // has all that it needs
   for (const int rank : {1, 3, 4}) join(rank);

@@ -75,7 +75,7 @@ class PlayedAgreements final : public bootstrap::AgreementChannel {
     const auto take = [&](std::string_view body) {
       FrameReader frame(body);
       if (frame.type() != FrameType::agreement) return true;
-      frame.get<int32_t>();  // to whom
+      frame.get<int32_t>();  // destination
       return agreements_.on_frame(frame);
     };
     while (!agreed) {
@@ -171,8 +171,8 @@ TEST_F(GivingUp, ExcludesOneOfTwoThatCannotTalk) {
       [&](Membership& membership) {
         Link link = move_to(membership, 1);
         tell_death(link, 0);
-        // Rank 1 closes it when it gives this rank up, without reporting its death: its own part of
-        // the job may be the one that continues.
+        // Rank 1 closes the link when it gives this rank up. It does not report this rank as dead,
+        // because this rank's part of the job may be the one that continues.
         bool told = false;
         const auto take = [&](std::string_view body) {
           told |= FrameReader(body).type() == FrameType::death;

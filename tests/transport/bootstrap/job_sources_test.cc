@@ -223,7 +223,7 @@ TEST(JobSources, KubernetesProvidesTheIndexAndTheManifestTheSize) {
   EXPECT_EQ(job->size, 4);
 }
 
-// In an allocation, mpirun starts its daemons by srun, which sets their numbers.
+// In an allocation, mpirun starts its daemons by srun, which sets their rank variables.
 TEST(JobSources, WhoeverStartedTheProcessLastWins) {
   EXPECT_EQ(find(with(kSlurm, kOpenMpi))->source, "Open MPI");
   EXPECT_EQ(find(with(kSlurm, kHydra))->source, "PMI");

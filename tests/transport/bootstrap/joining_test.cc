@@ -94,7 +94,7 @@ TEST(Crowd, AllRanksOfALargeWorldGetIn) {
   EXPECT_EQ(door.opened(), kWorld - 1);
 }
 
-// A rank dropped before the verdict exceeded the acceptor's limit and tries again.
+// A rank that is dropped before the verdict has exceeded the acceptor's limit, and tries again.
 TEST(Crowd, DroppedRanksTryAgain) {
   Fd listener = listen_on(resolve("127.0.0.1", 0).front());
   PeerInfo peer;

@@ -63,7 +63,7 @@ TEST(Rails, CarryLanesInTurnsAsFarAsBothRanksHaveThem) {
   for (const auto& error : errors) EXPECT_FALSE(error.has_value()) << error->what();
 }
 
-// Connections that replace a silent one avoid its rail, and so do new ones from then on.
+// Connections that replace a silent one avoid its rail. Later connections avoid it too.
 TEST(Rails, SilentRailsArePassedOver) {
   LocalRendezvous meeting;
   Barrier done(2);

@@ -79,7 +79,8 @@ class PortHolder {
       }
     }
   }
-  // With a message that rank 0 could send, but without a proof that it knows the key.
+  // Refuses a guest with a message that rank 0 could send, but without a proof that the sender
+  // knows the key.
   static void refuse(int guest) {
     const Challenge challenge = make_challenge();
     const Verdict verdict{.refusal = Refusal::wrong_size, .size = 7};

@@ -49,7 +49,7 @@ class Signal {
 };
 
 struct Signals {
-  Signal reads;        // the reader has read a part of the owner's buffer
+  Signal reads;        // the reader has begun to read, or may begin
   Signal overwritten;  // the owner has overwritten its buffer
   Signal read;         // the reader has read the whole buffer
 };

@@ -73,7 +73,8 @@ TEST_P(NotFinite, AWeightIsFoundByStepRankAndLayer) {
 
 INSTANTIATE_TEST_SUITE_P(Stages, NotFinite, ::testing::Values(0, 1, 2, 3));
 
-// A model of one number w with loss w^2 / 2 in each sample, whose gradient is prescribed.
+// A model of one parameter w, whose 64 elements are equal. Each sample has the loss 0.5, and the
+// gradient is prescribed.
 class OneNumber : public Model {
  public:
   OneNumber() { add_unit<Only>(&told); }
@@ -107,8 +108,8 @@ class OneNumber : public Model {
   };
 };
 
-// SGD with a learning rate of 1 and the prescribed gradient: a step subtracts it from w, which is
-// 1.
+// Trains with SGD at a learning rate of 1: a step subtracts the prescribed gradient from w, which
+// starts at 1.
 struct OneNumberRank {
   explicit OneNumberRank(const Job& job, ReplicaOptions options = {},
                          const Json& optimizer = {{"name", "sgd"}, {"momentum", 0}})

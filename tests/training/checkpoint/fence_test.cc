@@ -92,7 +92,8 @@ TEST_F(Fences, SurvivorsTakeOverAndTheOldWriterIsRefused) {
   EXPECT_THAT(refusal(kAsAll), HasSubstr(kRefusal)) << "an older membership";
 }
 
-// Both writers follow the same membership, and the second one has observed more deaths since.
+// Both refused writers follow the same membership as `left`. The second one has observed another
+// death since.
 TEST_F(Fences, OnePartOfAJobContinues) {
   begin(kAsAll);
   const auto left = begin(kAsLeft);
@@ -141,7 +142,7 @@ TEST_F(Fences, TheLockOfAWriterThatIsPassedOverIsTaken) {
               HasSubstr("another job uses"));
 }
 
-TEST_F(Fences, AFenceThatWasRemovedIsNotedAndComesAgainHigher) {
+TEST_F(Fences, ARemovedFenceIsAnErrorAndTheNextOneIsHigher) {
   const auto first = begin(kAsAll);
   const auto second = begin(kAsLeft);
   EXPECT_EQ(save(*second, 10), "");

@@ -37,7 +37,7 @@ class Directory : public ::testing::Test {
   std::string path() const { return scratch_.path("run"); }
   std::string path(const std::string& name) const { return path() + "/" + name; }
 
-  // A job that saves these steps, and keeps `keep` of them.
+  // Runs a job that saves these steps and keeps `keep` of them.
   void save(const RunStart& start, const std::vector<uint64_t>& steps, int keep = 0) const {
     RunDirectory directory(path(), start);
     directory.begin();
@@ -51,7 +51,7 @@ class Directory : public ::testing::Test {
   std::string run_of(int64_t step) const {
     return Checkpoint::open(path(step_name(step))).manifest().run;
   }
-  // Returns the messages at its start.
+  // Begins a run; returns what that prints.
   std::string begin(const RunStart& start) const {
     ::testing::internal::CaptureStderr();
     RunDirectory(path(), start).begin();

@@ -118,7 +118,7 @@ TEST_P(WorldTest, EveryRankKnowsAll) {
     for (int rank = 0; rank < size(); ++rank) {
       EXPECT_EQ(control.peer(rank).pid, ::getpid());
       EXPECT_EQ(control.peer(rank).host_id, control.peer(0).host_id);
-      // A job of one rank has no peers to notify.
+      // A job of one rank has no peers that need its domain.
       if (size() > 1) {
         EXPECT_EQ(control.peer(rank).domain, domain_of(rank));
       }

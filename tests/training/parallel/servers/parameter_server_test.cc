@@ -111,8 +111,8 @@ LateRun trained(int ranks, const TrainOptions& options) {
 
 class Served : public FolderTest {
  protected:
-  // Returns the record of two workers and two servers that take the parts of each step one after
-  // another.
+  // Returns a line of the record, in which two servers take the parts of two workers' steps one
+  // after another.
   static std::string line_of_empty_parts(int first) {
     std::string pushes;
     for (int step = 0; step < static_cast<int>(kLateFlush); ++step) {

@@ -95,7 +95,7 @@ TEST_F(Damage, AMissingFileIsRefused) {
   expect_refused("step-00000002");
 }
 
-// Replaces a file by a complete file of another run with the same size.
+// Replaces a rank's file by the other rank's complete file.
 TEST_F(Damage, ExchangedFilesAreRefused) {
   fs::rename(file(kFiles[1]), file("other"));
   fs::copy_file(file(kFiles[2]), file(kFiles[1]));

@@ -145,7 +145,7 @@ TEST_F(TokenFileTest, LlmcHeadersDetermineTheFormat) {
   EXPECT_EQ(format({20240801, 7}, {1, 1}).end_of_text, 128000);
 }
 
-// A sparse file without a header, which is too large to be read whole.
+// A sparse file that is too large to be read whole.
 TEST_F(TokenFileTest, SamplesBlocksAllOverALargeFile) {
   const int32_t count = 100'000'000;
   const auto summary = [&](uint64_t place, char low) {

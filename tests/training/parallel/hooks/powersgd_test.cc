@@ -39,7 +39,8 @@ Layout example_layout() {
 // Element `element` of `parameter`'s gradient on a rank in a step.
 using Gradient = std::function<float(int rank, int step, int parameter, int element)>;
 
-// The sum of two products of vectors, one from each of two ranks, which has matrix rank 2 or less.
+// An element of a rank's gradient: a product of two vectors, so that the sum over two ranks has
+// matrix rank 2 or less.
 float low_rank(int rank, int step, int parameter, int element) {
   const int cols = parameter == 2 ? 18 : 10;
   const int row = element / cols;

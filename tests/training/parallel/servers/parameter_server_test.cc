@@ -41,8 +41,8 @@ using tutti::testing::run_ranks_catching;
 
 // --- The same bits as sums over all ranks ---
 
-// In deterministic mode, with untied embeddings: the two uses of a tied one are summed over ranks
-// separately.
+// Returns a run with untied embeddings: in deterministic mode, the two uses of a tied embedding are
+// summed over ranks separately.
 TinyRun run_of(const std::string& way, const std::string& optimizer, DType dtype = DType::f32) {
   TinyRun run;
   run.model.tied = false;

@@ -50,7 +50,7 @@ Group make_ofi(int ranks);             // provider of sockets
 Group make_rxm_ofi(int ranks);         // a provider that is layered over connections
 // All ranks are on one host, so that shared memory must end a sleep on descriptors.
 Group make_near(int ranks);
-// Two hosts have the even and the odd ranks, and one more rank each.
+// Makes two more ranks than requested, the even ranks on one host and the odd ones on another.
 Group make_mixed(int ranks);
 Group make_mixed_ucx(int ranks);
 Group make_mixed_ofi(int ranks);

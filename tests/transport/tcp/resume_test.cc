@@ -53,8 +53,7 @@ TEST_P(Resume, ResumesAfterABreakAtAnyEncryptedByte) {
   }
 }
 
-// Breaks occur anywhere, also before a reader's message, which accepts none of the sender's bytes,
-// has arrived.
+// Connections break at random bytes, possibly before the reader's message on them has arrived.
 TEST_P(Resume, ResumesAgainAndAgain) {
   std::mt19937 random(7);
   for (const bool encrypted : {false, true}) {

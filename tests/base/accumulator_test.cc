@@ -152,7 +152,7 @@ TEST_P(AccumulatorTest, EveryMixtureOfFormats) {
 }
 
 // Small terms are lost if each sum is rounded, and kept if only the last one is.
-TEST_P(AccumulatorTest, KeepWhatElementsLose) {
+TEST_P(AccumulatorTest, AccumulatorsKeepSmallTerms) {
   const float large = type() == DType::f8e4m3 || type() == DType::f8e5m2 ? 16 : 2048;
   const float small = large / 4096;
   Array sum(type(), true, 1);
@@ -232,7 +232,8 @@ using WideTypes = ::testing::Types<int8_t, int16_t, int32_t, int64_t, uint8_t, u
                                    uint64_t, float, double>;
 TYPED_TEST_SUITE(WideScaleTest, WideTypes);
 
-// Integers wrap around, floats have their own precision; every instruction set, unaligned.
+// Checks that integers wrap around and floats keep their own precision, by every instruction set
+// and at unaligned addresses.
 TYPED_TEST(WideScaleTest, MultipliesInTheType) {
   using T = TypeParam;
   constexpr bool kInteger = std::is_integral_v<T>;

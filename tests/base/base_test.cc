@@ -32,7 +32,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST(Median, AndPercentiles) {
+TEST(Median, MedianAndPercentiles) {
   EXPECT_EQ(median({}), 0);
   EXPECT_EQ(median({5, 1, 3}), 3);
   EXPECT_EQ(median({4, 1, 3, 2}), 2.5);
@@ -184,7 +184,7 @@ TEST(MemoryRangeTest, KnowsWhatCannotBe) {
 }
 
 // Restricts the CPUs as `docker --cpuset-cpus` and taskset do.
-TEST(ProcessorsTest, AreThoseThatTheProcessMayRunOn) {
+TEST(ProcessorsTest, ListsTheProcessorsThatTheProcessMayRunOn) {
   std::thread bound([] {
     cpu_set_t set;
     ASSERT_EQ(::sched_getaffinity(0, sizeof set, &set), 0);
@@ -201,7 +201,7 @@ TEST(ProcessorsTest, AreThoseThatTheProcessMayRunOn) {
   bound.join();
 }
 
-TEST(ProcessorsTest, OfSeveralProcessesAddUp) {
+TEST(ProcessorsTest, ProcessorsOfSeveralProcessesAddUp) {
   const auto usable = [](std::vector<std::string> processes) {
     return usable_processors(processes);
   };

@@ -158,7 +158,7 @@ Values many_values() {
       case 2:  // many magnitudes
         values[i] = std::ldexp(x, static_cast<int>(random() % 40) - 20);
         break;
-      case 3:  // one magnitude for the block, to both ends of what floats have
+      case 3:  // one magnitude per block, over the range of floats
         values[i] = std::ldexp(x, static_cast<int>(block / 5 % 270) - 145);
         break;
       default:
@@ -169,7 +169,7 @@ Values many_values() {
   return values;
 }
 
-TEST(BlockFormat, IsItsDefinitionOnAMillionValues) {
+TEST(BlockFormat, AMillionValuesMatchTheDefinition) {
   const Values values = many_values();
   for (const BlockFormat format : kAll) expect_same(format, values);
 }

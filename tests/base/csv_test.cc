@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(Csv, IsReadAsRfc4180Says) {
+TEST(Csv, ReadsAsRfc4180Specifies) {
   const auto rows = parse_csv("a,b\r\n\"x, y\",\"say \"\"hi\"\"\"\n\n,\n\"two\nlines\",3\nlast");
   ASSERT_EQ(rows.size(), 5u);
   EXPECT_THAT(rows[0].values, ElementsAre("a", "b"));

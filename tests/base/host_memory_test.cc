@@ -39,7 +39,7 @@ TEST_F(ContainerMemory, IsTheLowestLimitUpToTheRoot) {
   EXPECT_EQ(limit(), 1048576u);
 }
 
-TEST_F(ContainerMemory, OfTheFirstVersion) {
+TEST_F(ContainerMemory, ReadsTheFirstVersion) {
   write("proc/self/cgroup", "5:cpu,memory:/user\n0::/y\n");
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
   EXPECT_EQ(limit(), std::nullopt) << "a number so large is no limit";
@@ -48,7 +48,7 @@ TEST_F(ContainerMemory, OfTheFirstVersion) {
 }
 
 // A container's own group is the mount, although /proc shows the host's path for it.
-TEST_F(ContainerMemory, OfAGroupThatIsTheMount) {
+TEST_F(ContainerMemory, ReadsAGroupThatIsTheMount) {
   write("proc/self/cgroup", "0::/docker/0123\n");
   write("sys/fs/cgroup/memory.max", "104857600\n");
   EXPECT_EQ(limit(), 104857600u);

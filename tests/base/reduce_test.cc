@@ -175,7 +175,8 @@ std::vector<DType> numbers() {
   return types;
 }
 
-// Random bits include infinities, NaNs and subnormals of the small types; wide types get them here.
+// Fills with random bits. They include infinities, NaNs and subnormals of the small types; those of
+// wide types are added here.
 template <typename T>
 void fill(void* data, size_t count, uint32_t seed) {
   std::mt19937_64 random(seed);

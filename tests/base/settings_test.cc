@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// RAII environment variable.
+// Sets an environment variable during the object's lifetime.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
@@ -144,7 +144,7 @@ TEST(SettingsTest, WrongValueInTheEnvironmentIsAnError) {
               AllOf(HasSubstr("TUTTI_LOG='loud'"), HasSubstr("error|warning|info|debug")));
 }
 
-TEST(SettingsTest, MistakesMayBeToldInstead) {
+TEST(SettingsTest, MistakesMayBeReportedInstead) {
   const Variable level("TUTTI_LOG", "loud");
   const Variable streams("TUTTI_TCP_STREAMS", "-1");
   std::vector<SettingMistake> mistakes;

@@ -20,7 +20,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-TEST(Sha256, IsTheStandards) {
+TEST(Sha256, MatchesTheStandard) {
   // Examples of FIPS 180-4.
   EXPECT_EQ(hex(sha256(bytes_of("abc"))),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -39,18 +39,18 @@ Digest digest_of(Collective collective, std::vector<std::string> outputs) {
   return result;
 }
 
-TEST(Digest, OfAllReduceIsRankZerosAndNamesThoseThatDiffer) {
+TEST(Digest, AllReduceHasRankZerosDigestAndNamesRanksThatDiffer) {
   EXPECT_EQ(digest_of(Collective::all_reduce, {"a", "a", "a"}).hash, sha256(bytes_of("a")));
   EXPECT_TRUE(digest_of(Collective::all_reduce, {"a", "a", "a"}).other_ranks.empty());
   EXPECT_EQ(digest_of(Collective::all_reduce, {"a", "b", "a"}).other_ranks, std::vector{1});
   EXPECT_EQ(digest_of(Collective::all_reduce, {"a", "b", "c"}).other_ranks, (std::vector{1, 2}));
 }
 
-TEST(Digest, OfAReduceIsTheRoots) {
+TEST(Digest, ReduceHasTheRootsDigest) {
   EXPECT_EQ(digest_of(Collective::reduce, {"", "b", ""}).hash, sha256(bytes_of("b")));
 }
 
-TEST(Digest, OfDifferentResultsIsOfAllHashesInTurn) {
+TEST(Digest, DifferentResultsAreDigestedInRankOrder) {
   std::string all;
   for (const char* text : {"a", "b", "c"}) {
     for (const uint8_t byte : sha256(bytes_of(text))) all += static_cast<char>(byte);

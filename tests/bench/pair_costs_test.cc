@@ -9,7 +9,7 @@ namespace {
 
 const std::vector<std::string> kHosts = {"a", "b", "a", "b"};
 
-TEST(PairCosts, AreOfTheCardThatRanksShare) {
+TEST(PairCosts, RanksShareTheCard) {
   CostModel model = CostModel::defaults();
   const CostModel before = model;
   const std::vector<MeasuredPair> alone = {{0, 1, 50, 1.0}, {1, 0, 50, 0.9}, {2, 3, 52, 1.0},
@@ -26,7 +26,7 @@ TEST(PairCosts, AreOfTheCardThatRanksShare) {
   EXPECT_FALSE(model.ucx);
 }
 
-TEST(PairCosts, OfOneHostLeaveTheNetworkAlone) {
+TEST(PairCosts, OneHostLeavesTheNetworkAlone) {
   CostModel model = CostModel::defaults();
   const LinkCosts before = model.tcp;
   learn_from_pairs({"a", "a"}, {{0, 1, 0.001, 9}, {1, 0, 0.001, 9}}, {}, PathClass::tcp, model);
@@ -35,7 +35,7 @@ TEST(PairCosts, OfOneHostLeaveTheNetworkAlone) {
   EXPECT_EQ(model.tcp.wire, before.wire);
 }
 
-TEST(PairCosts, OfAFabricBecomeItsOwn) {
+TEST(PairCosts, AFabricGetsItsOwnCosts) {
   CostModel model = CostModel::defaults();
   const double tcp = model.tcp.wire;
   learn_from_pairs({"a", "b"}, {{0, 1, 3, 12}, {1, 0, 3, 12}}, {}, PathClass::ucx, model);

@@ -56,7 +56,7 @@ TEST(Rounding, FiveRanksAreCombinedAsPairsOfPairs) {
   EXPECT_EQ(differing(result, tree), 0);
   EXPECT_GT(differing(result, chain), kCount / 10) << "another order, other bits";
   EXPECT_GT(differing(result, backwards), kCount / 10);
-  // scan on rank 2
+  // The result of a scan on rank 2.
   std::vector<float> three(kCount);
   for (uint64_t i = 0; i < kCount; ++i) three[i] = (x[0][i] + x[1][i]) + x[2][i];
   EXPECT_EQ(differing(canonical<float>(DType::f32, ReduceOp::sum, 5, 3), three), 0);

@@ -24,7 +24,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// A broadcast from rank 0 of two ranks in `chunks` chunks.
+// Returns the file of a broadcast from rank 0 of two ranks in `chunks` chunks.
 std::string broadcast(int chunks) {
   Xml xml("broadcast", 2, chunks, "inplace=\"1\" root=\"0\"");
   xml.gpu(chunks, 0, 0).tb(1, -1).step("s", "i0", "i0", chunks);
@@ -32,7 +32,8 @@ std::string broadcast(int chunks) {
   return xml.text();
 }
 
-// Joins in `folder` and broadcasts from both roots.
+// Joins the job in `folder` and broadcasts from rank 0, then from rank 1. Returns "right" or an
+// error.
 std::string outcome_of(const std::string& folder, const std::string& rendezvous, int rank) {
   try {
     std::filesystem::current_path(folder);
@@ -52,7 +53,8 @@ std::string outcome_of(const std::string& folder, const std::string& rendezvous,
   }
 }
 
-// Returns both ranks' outcomes if rank r's file holds contents[r].
+// Runs two ranks whose algorithm files contain contents[0] and contents[1]. Returns what each rank
+// reports: "right" or an error.
 std::array<std::string, 2> run(const std::array<std::string, 2>& contents) {
   const std::string base = cat(::testing::TempDir(), "algorithm_files.", ::getpid());
   std::array<pid_t, 2> ranks = {};
@@ -75,11 +77,11 @@ std::array<std::string, 2> run(const std::array<std::string, 2>& contents) {
   return said;
 }
 
-TEST(AlgorithmFiles, JoinTheChoiceWhereAllRanksHaveTheSame) {
+TEST(AlgorithmFiles, RanksWithEqualFilesChooseFromThem) {
   EXPECT_THAT(run({broadcast(1), broadcast(1)}), ::testing::Each("right"));
 }
 
-TEST(AlgorithmFiles, ThatDifferAreAnErrorThatNamesThem) {
+TEST(AlgorithmFiles, DifferentFilesAreAnErrorThatNamesThem) {
   for (const std::string& said : run({broadcast(1), broadcast(2)})) {
     EXPECT_THAT(said, AllOf(HasSubstr("rank 1"), HasSubstr("rank 0"), HasSubstr("mine.xml")));
   }

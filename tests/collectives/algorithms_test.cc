@@ -109,7 +109,7 @@ TEST_P(AllReduce, HasTheGradeThatItClaims) {
   EXPECT_EQ(name(lowest), name(algorithm().grade));
 }
 
-TEST_P(AllReduce, IsProvedForManyRanks) {
+TEST_P(AllReduce, VerifiesForManyRanks) {
   for (const int32_t ranks : {100, 127, 128}) {
     for (const Shape& shape : shapes(ranks)) {
       const Verdict verdict = verify(algorithm(), shape);
@@ -137,7 +137,7 @@ TEST_P(AllReduce, DeclaresItsLimitsExactly) {
   }
 }
 
-TEST_P(AllReduce, OfOneRankOnlyCopies) {
+TEST_P(AllReduce, OneRankOnlyCopies) {
   if (!algorithm().supports({}).empty()) return;  // hierarchical
   const std::vector<Program> programs = emit_all(algorithm(), {});
   ASSERT_EQ(programs[0].steps.size(), 1U);
@@ -208,7 +208,7 @@ TEST(Ring, EveryRankSendsTheLeastVolumeToItsNeighbour) {
   }
 }
 
-TEST(Ring, InBothDirectionsHalvesWhatGoesOverEach) {
+TEST(Ring, BothDirectionsHalveTheVolumeOfEach) {
   for (int32_t p = 3; p <= kMaxRanks; ++p) {
     const std::vector<Program> programs = programs_of("ring_bidirectional", p);
     for (int32_t rank = 0; rank < p; ++rank) {
@@ -239,7 +239,7 @@ TEST(TorusBucket, TakesTheRingsVolumeInFewerRounds) {
             "a prime number of ranks does not form a torus");
 }
 
-TEST(DoubleBinaryTree, IsTwoShallowTreesWithInnerNodesApart) {
+TEST(DoubleBinaryTree, TwoShallowTreesHaveDifferentInnerNodes) {
   for (int32_t p = 2; p <= kMaxRanks; ++p) {
     const std::vector<Program> programs = programs_of("double_binary_tree", p);
     for (const Program& program : programs) {

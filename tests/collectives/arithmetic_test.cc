@@ -83,7 +83,7 @@ std::vector<std::string> steps_of(const Program& program) {
   return steps;
 }
 
-TEST(WithArithmetic, IsRefusedWhereItIsNotAskedForOrMissing) {
+TEST(WithArithmetic, UnrequestedOrMissingArithmeticIsRefused) {
   for (const Arithmetic arithmetic : {Arithmetic::none, Arithmetic::means, Arithmetic::scaled}) {
     EXPECT_EQ(problem_of(added(exchange(), arithmetic), arithmetic), "");
   }
@@ -95,7 +95,7 @@ TEST(WithArithmetic, IsRefusedWhereItIsNotAskedForOrMissing) {
               HasSubstr("must not be scaled"));
 }
 
-TEST(WithArithmetic, IsRefusedWhereItIsMissingOnOneRankOrInOneStep) {
+TEST(WithArithmetic, MissingOnOneRankOrInOneStepIsRefused) {
   for (size_t rank = 0; rank < 2; ++rank) {
     for (size_t step = 0; step < 2; ++step) {
       std::vector<Program> programs = added(exchange(), Arithmetic::scaled);
@@ -108,7 +108,7 @@ TEST(WithArithmetic, IsRefusedWhereItIsMissingOnOneRankOrInOneStep) {
   }
 }
 
-TEST(WithArithmetic, IsRefusedWhereItComesTwiceOrTooEarly) {
+TEST(WithArithmetic, TwiceOrTooEarlyIsRefused) {
   std::vector<Program> twice = added(exchange(), Arithmetic::means);
   twice[1].steps.push_back(copy({output(0)}, {output(0)}));
   twice[1].steps.back().divides = true;
@@ -136,7 +136,7 @@ TEST(WithArithmetic, IsRefusedWhereItComesTwiceOrTooEarly) {
               HasSubstr("scales data that must not be scaled"));
 }
 
-TEST(WithArithmetic, IsRefusedOfStepsThatCannotDoIt) {
+TEST(WithArithmetic, StepsThatCannotComputeItAreRefused) {
   std::vector<Program> programs = exchange();
   programs[0].steps[0].divides = true;
   EXPECT_THAT(problem_of(programs, Arithmetic::none),
@@ -153,7 +153,7 @@ TEST(WithArithmetic, IsRefusedOfStepsThatCannotDoIt) {
               HasSubstr("divides a value that is not a result"));
 }
 
-TEST(Means, AreDividedByWhoeverCompletesThem) {
+TEST(Means, TheRankThatCompletesASumDividesIt) {
   const std::vector<Program> programs = added(reduce_and_send(output(0)), Arithmetic::means);
   EXPECT_THAT(
       steps_of(programs[0]),
@@ -161,7 +161,7 @@ TEST(Means, AreDividedByWhoeverCompletesThem) {
   EXPECT_THAT(steps_of(programs[1]), ElementsAre("send input[0] to 0", "recv output[0] from 0"));
 }
 
-TEST(Means, AreDividedByTheReceiverOfAccumulators) {
+TEST(Means, TheReceiverOfAccumulatorsDivides) {
   const std::vector<Program> programs =
       added(reduce_and_send(scratch(0), Wire::accumulator), Arithmetic::means);
   EXPECT_EQ(problem_of(programs, Arithmetic::means), "");
@@ -169,8 +169,9 @@ TEST(Means, AreDividedByTheReceiverOfAccumulators) {
   EXPECT_TRUE(programs[1].steps[1].divides);
 }
 
-// Elements received from scratch count as divided, and are refused: then each rank divides its own.
-TEST(Means, OfResultsThatPassThroughScratchAreEachRanksOwn) {
+// Elements received from scratch count as divided, and are refused. In that case each rank divides
+// its own result.
+TEST(Means, EachRankDividesResultsThatPassThroughScratch) {
   const std::vector<Program> programs = reduce_and_send(scratch(0));
   EXPECT_THAT(problem_of(added(programs, Arithmetic::means), Arithmetic::means),
               HasSubstr("is not divided"));
@@ -179,7 +180,7 @@ TEST(Means, OfResultsThatPassThroughScratchAreEachRanksOwn) {
   EXPECT_TRUE(own[1].steps[1].divides);
 }
 
-TEST(Means, ThatAreReadLaterAreDividedAtTheEnd) {
+TEST(Means, ElementsThatAreReadLaterAreDividedAtTheEnd) {
   const std::vector<Program> own = added(reduce_and_send(output(0)), Arithmetic::means, Means::own);
   EXPECT_EQ(problem_of(own, Arithmetic::means), "");
   EXPECT_THAT(steps_of(own[0]),
@@ -197,7 +198,7 @@ TEST(Means, ThatAreReadLaterAreDividedAtTheEnd) {
 }
 
 // A scan's results are different means on different ranks.
-TEST(Means, AreSharedInAnAllReduceOnly) {
+TEST(Means, OnlyAllReduceSharesMeans) {
   const std::vector<Program> chain = {
       with({send({1}, {input(0)}), copy({input(0)}, {output(0)})}),
       with({recv_reduce_left(0, {input(0)}, {output(0)}), send({2}, {output(0)})}),
@@ -209,7 +210,7 @@ TEST(Means, AreSharedInAnAllReduceOnly) {
   EXPECT_EQ(means[2].steps.size(), 1U);
 }
 
-TEST(ScaledInputs, AreScaledByEveryStepThatReadsThem) {
+TEST(ScaledInputs, EveryStepThatReadsThemScalesThem) {
   const std::vector<Program> programs = added(exchange(), Arithmetic::scaled);
   EXPECT_THAT(steps_of(programs[0]),
               ElementsAre("send input[0] to 1, scaled",
@@ -217,7 +218,7 @@ TEST(ScaledInputs, AreScaledByEveryStepThatReadsThem) {
 }
 
 // Input 0 was scaled into its own place in the output, which is the same memory in place.
-TEST(ScaledInputs, AreReadInTheOutputOnceTheyAreThere) {
+TEST(ScaledInputs, StepsReadThemInTheOutputOnceTheyAreThere) {
   const auto rank = [](int32_t peer) {
     return Program{.input_chunks = 2,
                    .output_chunks = 2,

@@ -6,7 +6,7 @@
 namespace tutti {
 namespace {
 
-TEST(BusFactor, IsThatOfNcclTests) {
+TEST(BusFactor, MatchesNcclTests) {
   EXPECT_DOUBLE_EQ(bus_factor(Collective::all_reduce, 4), 1.5);
   for (const Collective c : {Collective::all_gather, Collective::reduce_scatter, Collective::gather,
                              Collective::scatter, Collective::all_to_all}) {

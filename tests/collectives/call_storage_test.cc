@@ -78,7 +78,8 @@ TEST(OperationPool, ExaminesAFewForEachCall) {
     for (size_t call = 0; call < outstanding; ++call) handles.push_back(begun(pool));
     EXPECT_LE(pool.examined(), 4 * outstanding);
     EXPECT_LE(pool.size(), outstanding);
-    // The same in steady state: the oldest call ends and another one begins.
+    // In steady state too, where the oldest call ends and another one begins, few operations are
+    // examined.
     const uint64_t before = pool.examined();
     for (size_t call = 0; call < 2 * outstanding; ++call) {
       Handle& oldest = handles[call % outstanding];
@@ -209,7 +210,7 @@ std::vector<uint32_t> calls_in(const FlightRecorder& recorder) {
   return calls;
 }
 
-TEST(FlightRecorder, GoesOnAfterTheLargestNumber) {
+TEST(FlightRecorder, ContinuesAfterTheLargestNumber) {
   const auto words = encode(Signature{.collective = Collective::barrier});
   FlightRecorder recorder;
   EXPECT_TRUE(recorder.records().empty());

@@ -271,7 +271,7 @@ TEST_P(OnTransport, MissingRankIsNamedAtTheDeadline) {
   const auto errors = testing::run_ranks_catching(3, [&](const Job& job) {
     Communicator comm = Communicator::init(job);
     if (comm.rank() == 1) {
-      int32_t value = 0;  // comes by later, to something else
+      int32_t value = 0;  // calls later, and another collective
       comm.recv(std::span(&value, 1), 0);
       return;
     }

@@ -26,7 +26,7 @@ using Values = std::vector<int64_t>;
 ConstBuffer from(const Values& values) { return const_buffer_of(std::span<const int64_t>(values)); }
 Buffer into(Values& values) { return buffer_of(std::span(values)); }
 
-TEST(Completion, IsToldWithoutExceptions) {
+TEST(Completion, PollReportsErrorsWithoutThrowing) {
   std::latch both(2);
   testing::run_ranks(2, [&](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -103,7 +103,7 @@ TEST(Completion, LetsCallbacksMakeCalls) {
   settings().set("TUTTI_PROGRESS_THREAD", "0");
 }
 
-TEST(Completion, TellsCallbacksOfFailures) {
+TEST(Completion, PassesFailuresToCallbacks) {
   std::latch both(2);
   testing::run_ranks(2, [&](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -128,7 +128,7 @@ TEST(Completion, TellsCallbacksOfFailures) {
   });
 }
 
-TEST(Completion, TellsCallbacksOfTheCommunicatorsEnd) {
+TEST(Completion, PassesTheCommunicatorsEndToCallbacks) {
   testing::run_ranks(1, [](const Job& job) {
     Values value(1);
     std::optional<Error> seen;

@@ -40,7 +40,8 @@ struct Outcome {
   std::string text;  // the rank's output: its error
 };
 
-// Waits for a message of `peer` that never comes. Rank 1 dies when all ranks wait or soon will.
+// Waits for a message of `peer` that never comes. When rank 1 dies, the other ranks wait or are
+// about to.
 void wait_for(Communicator& communicator, int peer) {
   int32_t value = 0;
   communicator.recv({&value, 1, DType::i32}, peer);
@@ -126,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(All, Chain,
                            return cat(name(std::get<0>(info.param)), "_", std::get<1>(info.param));
                          });
 
-TEST_P(Chain, OfADeathNamesTheDead) {
+TEST_P(Chain, ADeathIsReportedWithTheDeadRank) {
   const auto& [end, transport] = GetParam();
   const std::vector<Outcome> outcomes = run_processes(end, transport);
   const std::string dead = cat("rank ", kKilled, " (");
@@ -138,7 +139,7 @@ TEST_P(Chain, OfADeathNamesTheDead) {
 }
 
 // Ranks 0 and 1 make mismatched calls; rank 2 communicates only with rank 1.
-TEST(Consequence, OfAMismatchTellsOfIt) {
+TEST(Consequence, AMismatchIsReportedToUninvolvedRanks) {
   const auto errors = testing::run_ranks_catching(3, [](const Job& job) {
     Communicator world = Communicator::init(job);
     const int rank = world.rank();
@@ -155,7 +156,7 @@ TEST(Consequence, OfAMismatchTellsOfIt) {
             HasSubstr("failed and left the communicator; likely cause: collective mismatch")));
 }
 
-// Rank 0's own error: rank 1's position is irrelevant and not reported.
+// Returns the output to stderr of two ranks if rank 0 runs `fails` and rank 1 waits in a barrier.
 std::string said_when_rank_0(const std::function<void(Communicator&)>& fails) {
   ::testing::internal::CaptureStderr();
   testing::run_ranks_catching(2, [&](const Job& job) {
@@ -167,7 +168,7 @@ std::string said_when_rank_0(const std::function<void(Communicator&)>& fails) {
   return ::testing::internal::GetCapturedStderr();
 }
 
-TEST(LastCalls, AreToldWhereTheyHelp) {
+TEST(LastCalls, LastCallsAreReportedWhereTheyHelp) {
   const std::string own =
       said_when_rank_0([](Communicator&) { throw std::runtime_error("a file is missing"); });
   EXPECT_EQ(own, "");

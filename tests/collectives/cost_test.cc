@@ -54,7 +54,7 @@ double seconds(Collective collective, std::string_view name, int ranks, uint64_t
   return predicted;
 }
 
-TEST(Cost, OfARingIsPatarasukAndYuans) {
+TEST(Cost, RingMatchesPatarasukAndYuan) {
   for (const int p : {2, 3, 8, 33}) {
     constexpr uint64_t kPart = 32 << 10;
     const double expected = 2 * (p - 1) * (kAlpha + kPart * kBeta) + (p - 1) * kPart * kGamma;
@@ -68,7 +68,7 @@ TEST(Cost, OfARingIsPatarasukAndYuans) {
   }
 }
 
-TEST(Cost, OfRecursiveDoublingIsLogarithmic) {
+TEST(Cost, RecursiveDoublingIsLogarithmic) {
   for (int rounds = 1; rounds < 7; ++rounds) {
     const double expected = rounds * (kAlpha + kBytes * (kBeta + kGamma));
     EXPECT_NEAR(seconds(Collective::all_reduce, "recursive_doubling", 1 << rounds, kBytes,
@@ -77,12 +77,12 @@ TEST(Cost, OfRecursiveDoublingIsLogarithmic) {
   }
 }
 
-TEST(Cost, OfABarrierIsItsRounds) {
+TEST(Cost, BarrierCostsItsRounds) {
   EXPECT_NEAR(seconds(Collective::barrier, "dissemination", 9, 0, hockney(9)), 4 * kAlpha, 1e-12);
 }
 
 // A chain takes p - 1 hops for the first slice, then one slice per step of a rank in the middle.
-TEST(Cost, OfAChainIsItsSlowestLink) {
+TEST(Cost, ChainCostsItsSlowestLink) {
   constexpr int p = 5;
   constexpr int kSlices = 64;
   Machine machine = hockney(p);
@@ -96,7 +96,7 @@ TEST(Cost, OfAChainIsItsSlowestLink) {
 
 // Chunks of a call's only slice are separate messages: a rank forwards one before it has all of
 // them.
-TEST(Cost, OfAChainOfSeveralChunksIsThatOfAPipeline) {
+TEST(Cost, ChainOfSeveralChunksIsAPipeline) {
   constexpr int p = 4;
   const Machine machine = hockney(p);
   const double whole = seconds(Collective::broadcast, "chain", p, kBytes, machine);
@@ -104,7 +104,7 @@ TEST(Cost, OfAChainOfSeveralChunksIsThatOfAPipeline) {
               whole / (p - 1) * 10 / 8, 0.05 * whole);
 }
 
-TEST(Cost, OfSharedCoresIsAllOfTheWork) {
+TEST(Cost, SharedCoresDoAllOfTheWork) {
   constexpr int p = 8;
   Machine machine = hockney(p);
   const double alone = seconds(Collective::all_reduce, "two_shot", p, kBytes, machine);
@@ -118,7 +118,7 @@ TEST(Cost, OfSharedCoresIsAllOfTheWork) {
 }
 
 // Shared memory publishes a message once for all its readers; sockets send it to each.
-TEST(Cost, OfManyReaders) {
+TEST(Cost, ManyReadersShareOneMessage) {
   constexpr int p = 9;
   Machine machine = hockney(p);
   machine.model.tcp = machine.model.shm;
@@ -130,7 +130,7 @@ TEST(Cost, OfManyReaders) {
 }
 
 // One cache line fills one chunk: the other ranks' chunks are empty and not sent.
-TEST(Cost, OfASmallCallIsThatOfTheChunksThatItFills) {
+TEST(Cost, SmallCallsCostOnlyTheChunksThatTheyFill) {
   constexpr int p = 9;
   constexpr uint64_t kLine = 64;
   Machine machine = hockney(p);
@@ -143,7 +143,7 @@ TEST(Cost, OfASmallCallIsThatOfTheChunksThatItFills) {
   EXPECT_EQ(seconds(Collective::all_reduce, "two_shot", p, 0, machine), machine.model.shm.call);
 }
 
-TEST(Cost, OfWhatTakesTooLongIsNotWalkedToTheEnd) {
+TEST(Cost, PredictionStopsAtTheTimeLimit) {
   const std::vector<Plan> plans = plans_of(Collective::all_reduce, "ring", 8);
   const Machine machine = hockney(8);
   const double needed = predict(plans, kBytes, DType::f32, machine).seconds;
@@ -154,7 +154,7 @@ TEST(Cost, OfWhatTakesTooLongIsNotWalkedToTheEnd) {
   EXPECT_GT(within(needed * 0.9), needed * 0.9);
 }
 
-TEST(Cost, OfFarLinks) {
+TEST(Cost, FarLinksAddTheirLatency) {
   Machine machine = hockney(8);
   machine.model.tcp = machine.model.shm;
   machine.model.tcp.latency = 100 * kAlpha;
@@ -165,7 +165,7 @@ TEST(Cost, OfFarLinks) {
 }
 
 // Messages that leave a host are serialized, and so are those that enter it.
-TEST(Cost, OfACardThatTheRanksOfAHostShare) {
+TEST(Cost, RanksOfAHostShareItsCard) {
   constexpr double kWire = 10e-9;
   Machine machine = hockney(8);
   machine.model.tcp.wire = kWire;
@@ -176,11 +176,12 @@ TEST(Cost, OfACardThatTheRanksOfAHostShare) {
   // A single rank per host: three rounds of the whole buffer.
   EXPECT_NEAR(on_hosts_of(Collective::all_reduce, "recursive_doubling", 1).wire, 3 * kBytes * kWire,
               1e-9);
-  // Four ranks on each of two hosts send it in the last round.
+  // Four ranks on each of two hosts send the whole buffer in the last round.
   const Prediction shared = on_hosts_of(Collective::all_reduce, "recursive_doubling", 4);
   EXPECT_NEAR(shared.wire, 4 * kBytes * kWire, 1e-9);
   EXPECT_GE(shared.seconds, shared.wire + 2 * kBytes * kBeta);
-  // In a ring, one rank of each host sends to the next host: 14 parts of an eighth.
+  // In a ring, one rank of each host sends to the next host: 14 messages of an eighth of the
+  // buffer.
   EXPECT_NEAR(on_hosts_of(Collective::all_reduce, "ring", 4).wire, 14 * kBytes / 8 * kWire, 1e-9);
   EXPECT_EQ(on_hosts_of(Collective::all_reduce, "ring", 8).wire, 0);
   // A root receives from seven others, three of them on its host.
@@ -190,7 +191,7 @@ TEST(Cost, OfACardThatTheRanksOfAHostShare) {
   EXPECT_TRUE(gather.enters || gather.host == 1);
 }
 
-TEST(Cost, OfAFabricThatWasMeasured) {
+TEST(Cost, MeasuredFabricsAreUsed) {
   Machine machine = hockney(8);
   machine.model.tcp = machine.model.shm;
   machine.model.own_link(PathClass::ucx).latency = 100 * kAlpha;
@@ -203,7 +204,7 @@ TEST(Cost, OfAFabricThatWasMeasured) {
 
 // Hosts a b a b ...: of three rounds of recursive doubling only the first one crosses hosts; with
 // hosts a a a a b b b b it is the last one.
-TEST(Cost, OfFarLinksDependsOnWhereTheRanksAre) {
+TEST(Cost, FarLinksDependOnWhereTheRanksAre) {
   std::vector<Place> cyclic;
   for (int rank = 0; rank < 8; ++rank) cyclic.push_back({.host = rank % 2 == 0 ? "a" : "b"});
   Machine machine = hockney(8);
@@ -225,7 +226,7 @@ TEST(Cost, OfFarLinksDependsOnWhereTheRanksAre) {
 
 // ---- the numbers
 
-TEST(CostModel, IsInterpolatedBetweenSizes) {
+TEST(CostModel, InterpolatesBetweenSizes) {
   LinkCosts link;
   link.bytes[0].send = 1;
   link.bytes[1].send = 4;
@@ -292,7 +293,7 @@ TEST(CostModel, ComesFromTheFileThatTheSettingNames) {
   std::ofstream(path) << to_json(model);
   settings().set("TUTTI_TUNE_FILE", path);
   EXPECT_EQ(load_cost_model().switch_time, 0.5);
-  std::ofstream(path) << "not JSON";  // said in the log, and not used
+  std::ofstream(path) << "not JSON";  // logged and ignored
   EXPECT_EQ(to_json(load_cost_model()), to_json(CostModel::defaults()));
   settings().set("TUTTI_TUNE_FILE", "none");
   EXPECT_EQ(cost_model_file(), "");

@@ -38,8 +38,8 @@ class Create : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(All, Create, ::testing::Values("shm", "tcp", "ucx", "ofi"),
                          [](const auto& info) { return info.param; });
 
-// The other ranks are not even in the library.
-TEST_P(Create, NeedsNoWordFromOthers) {
+// The other ranks make no call of the library meanwhile.
+TEST_P(Create, NeedsNoMessageFromOthers) {
   std::promise<void> done;
   std::shared_future<void> is_done = done.get_future().share();
   testing::run_ranks(5, [&](const Job& job) {
@@ -86,7 +86,7 @@ TEST_P(Create, GroupsOverlapAndNest) {
   });
 }
 
-// Its messages do not match the callers' own.
+// Messages of create() do not match the callers' own messages.
 TEST_P(Create, LeavesTheCallersMessagesAlone) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator world = Communicator::init(job);
@@ -120,7 +120,7 @@ TEST_P(Create, MayBeDoneByThreadsAtATime) {
 }
 
 // Rank 1 creates them one after another, so it is late in the one that rank 0 may begin first.
-TEST_P(Create, OfDifferentMembersMayBeMadeAtATime) {
+TEST_P(Create, GroupsOfDifferentMembersMayBeCreatedAtATime) {
   testing::run_ranks(3, [](const Job& job) {
     Communicator world = Communicator::init(job);
     const std::vector<int> all = {0, 1, 2};
@@ -145,7 +145,7 @@ TEST_P(Create, OfDifferentMembersMayBeMadeAtATime) {
 
 // A different group cannot be distinguished from one that a thread has yet to create: the call
 // times out and reports what the other rank does.
-TEST_P(Create, OfOtherMembersTimesOut) {
+TEST_P(Create, DifferentMembersTimeOut) {
   settings().set("TUTTI_TIMEOUT", "0.5");
   const auto errors = testing::run_ranks_catching(3, [](const Job& job) {
     Communicator world = Communicator::init(job);
@@ -160,7 +160,7 @@ TEST_P(Create, OfOtherMembersTimesOut) {
       << errors[0]->what();
 }
 
-TEST_P(Create, InAnotherOrderIsAnErrorOnAll) {
+TEST_P(Create, AnotherOrderIsAnErrorOnAll) {
   const auto errors = testing::run_ranks_catching(3, [](const Job& job) {
     Communicator world = Communicator::init(job);
     if (world.rank() == 0) world.create(std::vector<int>{0, 1});

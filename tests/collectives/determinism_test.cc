@@ -217,7 +217,7 @@ TEST_P(Determinism, AllRanksHaveTheSameBits) {
 }
 
 // The tests above rely on inputs that reveal the order.
-TEST(Inputs, TellOrdersApart) {
+TEST(Inputs, DistinguishOrders) {
   for (const int ranks : {3, 5, 8, 16}) {
     run_ranks(ranks, [](const Job& job) {
       Communicator comm = Communicator::init(job);

@@ -37,8 +37,8 @@ TEST(FairSharing, FlowsOfALinkShareItAndGetItBack) {
 }
 
 TEST(FairSharing, WhatASlowFlowLeavesGoesToTheOthers) {
-  // Bertsekas and Gallager's example: a long flow over all links, and additional flows on the last
-  // one.
+  // Bertsekas and Gallager's example: a long flow over both links, another flow on the first link,
+  // and three on the last one.
   FairSharing sharing({10, 10});
   const Flow both = sharing.begin(std::vector{0, 1});
   const Flow first = sharing.begin(std::vector{0});
@@ -50,7 +50,7 @@ TEST(FairSharing, WhatASlowFlowLeavesGoesToTheOthers) {
   for (const Flow flow : last) EXPECT_DOUBLE_EQ(sharing.rate(flow), 2.5);
 }
 
-TEST(FairSharing, TellsOfEachRateThatChanges) {
+TEST(FairSharing, ReportsEachRateThatChanges) {
   FairSharing sharing({10, 10});
   const Flow a = sharing.begin(std::vector{0});
   const Flow b = sharing.begin(std::vector{1});

@@ -37,7 +37,7 @@ std::string read_all(int fd) {
   return text;
 }
 
-// One rank's process.
+// Runs a rank in its own process, which writes "ok" or the rank's error to `report`.
 [[noreturn]] void be_rank(const Job& job, const std::string& transport,
                           const std::string& algorithm, const std::string& fault, int report) {
   constexpr size_t kLeast = 999;      // staged
@@ -112,8 +112,8 @@ INSTANTIATE_TEST_SUITE_P(Tcp, Fault,
                                             ::testing::Values("tcp")),
                          [](const auto& info) { return cat("swap_", std::get<1>(info.param)); });
 
-// Without deaths: UCX 1.13 may terminate the other ranks itself while they connect
-// (transport/README.md). Later deaths and stopped ranks: fabric_death_test.cc.
+// Deaths are not tested, because UCX 1.13 may terminate the other ranks itself while they connect
+// (transport/README.md). fabric_death_test.cc tests later deaths and stopped ranks.
 INSTANTIATE_TEST_SUITE_P(Ucx, Fault,
                          ::testing::Combine(::testing::Values("truncate"),
                                             ::testing::Values("ring"), ::testing::Values("ucx")),

@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(Catalogue, GatherAlgorithm, testing::ValuesIn(algorithm
                                   test.param->name;
                          });
 
-TEST_P(GatherAlgorithm, IsProvedWithTheGradeThatItClaims) {
+TEST_P(GatherAlgorithm, VerifiesWithTheGradeThatItClaims) {
   Grade lowest = Grade::canonical;
   for (int32_t ranks = 1; ranks <= kMaxRanks; ++ranks) {
     for (const Shape& shape : shapes(ranks)) {
@@ -67,7 +67,7 @@ TEST_P(GatherAlgorithm, IsProvedWithTheGradeThatItClaims) {
   EXPECT_EQ(name(lowest), name(algorithm().grade));
 }
 
-TEST_P(GatherAlgorithm, IsProvedForManyRanks) {
+TEST_P(GatherAlgorithm, VerifiesForManyRanks) {
   for (const int32_t ranks : {48, 64, 100, 127, 128}) {
     for (const int32_t group : {1, 3, 8}) {
       const Shape shape{.ranks = ranks, .layout = Layout::equal(ranks, group)};
@@ -98,7 +98,7 @@ TEST_P(GatherAlgorithm, DeclaresItsLimitsExactly) {
   }
 }
 
-TEST_P(GatherAlgorithm, OfOneRankOnlyCopies) {
+TEST_P(GatherAlgorithm, OneRankOnlyCopies) {
   if (!algorithm().supports({}).empty()) return;  // hierarchical
   const std::vector<Program> programs = emit_all(algorithm(), {});
   ASSERT_EQ(programs[0].steps.size(), 1U);
@@ -107,8 +107,8 @@ TEST_P(GatherAlgorithm, OfOneRankOnlyCopies) {
 
 // ---- volume and rounds
 
-// Common to all of them: an all-gather brings every block to every rank once; a reduce-scatter
-// takes every block from every rank once, as part of some sum.
+// All algorithms have this in common: an all-gather brings every block to every rank once, and a
+// reduce-scatter takes every block from every rank once, as part of some sum.
 TEST_P(GatherAlgorithm, MovesTheLeastVolume) {
   const bool gathers = algorithm().collective == Collective::all_gather;
   for (int32_t ranks = 2; ranks <= kMaxRanks; ++ranks) {
@@ -127,7 +127,7 @@ const Algorithm& reduce_scatter(std::string_view name) {
   return require_algorithm(Collective::reduce_scatter, name);
 }
 
-TEST(GatherVolume, IsTheLeastInBothDirectionsWhereAllRanksDoTheSame) {
+TEST(GatherVolume, SymmetricAlgorithmsSendAndReceiveTheLeast) {
   const std::vector<const Algorithm*> alike = {
       &all_gather("all_pairs"),     &all_gather("ring"),          &all_gather("bruck"),
       &all_gather("pat"),           &reduce_scatter("all_pairs"), &reduce_scatter("ring"),
@@ -142,7 +142,7 @@ TEST(GatherVolume, IsTheLeastInBothDirectionsWhereAllRanksDoTheSame) {
   }
 }
 
-TEST(GatherRounds, AreOneForAllPairs) {
+TEST(GatherRounds, AllPairsTakesOne) {
   for (int32_t ranks = 2; ranks <= kMaxRanks; ++ranks) {
     EXPECT_EQ(depth_of(all_gather("all_pairs"), {.ranks = ranks}), 1);
     EXPECT_EQ(depth_of(reduce_scatter("all_pairs"), {.ranks = ranks}), 1);
@@ -153,14 +153,14 @@ TEST(GatherRounds, AreOneForAllPairs) {
   }
 }
 
-TEST(GatherRounds, AreAsManyAsHopsOnARing) {
+TEST(GatherRounds, RingTakesAsManyAsItHasHops) {
   for (int32_t ranks = 2; ranks <= kMaxRanks; ++ranks) {
     EXPECT_EQ(depth_of(all_gather("ring"), {.ranks = ranks}), ranks - 1);
     EXPECT_EQ(depth_of(reduce_scatter("ring"), {.ranks = ranks}), ranks - 1);
   }
 }
 
-TEST(GatherRounds, AreHalfOfThatForNeighbourExchange) {
+TEST(GatherRounds, NeighbourExchangeTakesHalfAsManyAsRanks) {
   const Algorithm& algorithm = all_gather("neighbour_exchange");
   for (int32_t ranks = 2; ranks <= kMaxRanks; ranks += 2) {
     EXPECT_EQ(depth_of(algorithm, {.ranks = ranks}), ranks / 2);
@@ -176,7 +176,7 @@ TEST(GatherRounds, AreHalfOfThatForNeighbourExchange) {
 }
 
 // If p is not a power of two, some blocks take fewer hops than there are rounds.
-TEST(GatherRounds, AreLogarithmicForTheOthers) {
+TEST(GatherRounds, OthersTakeLogarithmicallyMany) {
   const std::vector<const Algorithm*> logarithmic = {
       &all_gather("bruck"),         &all_gather("recursive_doubling"),
       &all_gather("pat"),           &reduce_scatter("recursive_halving"),
@@ -238,7 +238,7 @@ int32_t most_scratch_touched(const Algorithm& algorithm, int32_t ranks) {
   return most;
 }
 
-TEST(GatherScratch, IsNoneForAllGather) {
+TEST(GatherScratch, AllGatherNeedsNone) {
   for (const Algorithm* algorithm : algorithms_for(Collective::all_gather)) {
     for (int32_t ranks = 1; ranks <= kMaxRanks; ++ranks) {
       if (!algorithm->supports({.ranks = ranks}).empty()) continue;
@@ -249,10 +249,10 @@ TEST(GatherScratch, IsNoneForAllGather) {
   }
 }
 
-// Number of partial sums: one per level of the canonical tree, one per block that passes through,
+// Scratch holds one partial sum per level of the canonical tree, one per block that passes through,
 // or half of the blocks. If p is not a power of two, recursive halving has one more, for the teams
 // after a rank's own.
-TEST(GatherScratch, OfReduceScatterHoldsNoMoreThanItsPartialSums) {
+TEST(GatherScratch, ReduceScatterHoldsNoMoreThanItsPartialSums) {
   for (int32_t ranks = 2; ranks <= kMaxRanks; ++ranks) {
     const auto most = [&](std::string_view name) {
       return most_scratch_touched(reduce_scatter(name), ranks);
@@ -295,7 +295,7 @@ TEST(Pat, SendsLittleFarAwayAndMuchToTheNeighbour) {
   }
 }
 
-// log2 a + p/a - 1 messages of at most `a` blocks.
+// A rank sends log2 a + p/a - 1 messages of at most `a` blocks.
 TEST(Pat, BoundsTheBlocksInAMessage) {
   for (const Algorithm* pat : {&all_gather("pat"), &reduce_scatter("pat")}) {
     for (const int32_t ranks : {2, 4, 8, 16, 32, 64, 128}) {

@@ -152,7 +152,7 @@ TEST(GpuPlanner, SaysWhenThereIsNone) {
   EXPECT_THROW(planner.choose({.collective = Collective::send_recv, .bytes = 8}), Error);
 }
 
-TEST(GpuCosts, ThatWereMeasuredReplaceThePublished) {
+TEST(GpuCosts, MeasuredCostsReplaceThePublished) {
   CostModel model = CostModel::defaults();
   const GpuCosts published = gpu_costs(model, "a100");
   model.gpus["a100"] = published;
@@ -170,7 +170,7 @@ TEST(GpuCosts, ThatWereMeasuredReplaceThePublished) {
 
 // Seven links of 48 GB/s: an algorithm that sends to all peers at once uses all of them, a ring
 // only one. RCCL reportedly reaches a bus bandwidth of 310 to 330 (AMD, 2025).
-TEST(GpuCosts, OnAMeshEachPairHasALink) {
+TEST(GpuCosts, EachPairOfAMeshHasALink) {
   constexpr uint64_t kBytes = 1 << 30;
   const auto busbw = [&](const GpuCandidate& candidate) {
     return 2.0 * 7 / 8 * static_cast<double>(kBytes) / candidate.prediction.seconds * 1e-9;
@@ -182,7 +182,7 @@ TEST(GpuCosts, OnAMeshEachPairHasALink) {
   EXPECT_NEAR(busbw(planner.explain(all_reduce(kBytes), Reach::windows)[0]), 320, 0.15 * 320);
 }
 
-TEST(GpuCosts, OfAClassThatIsUnknown) {
+TEST(GpuCosts, UnknownClassesAreAnError) {
   CostModel model = CostModel::defaults();
   model.gpus["mine"] = {};
   try {
@@ -244,10 +244,10 @@ TEST_P(Ladder, ARingHasTheBandwidthThatWasMeasured) {
   EXPECT_GE(busbw(best(kLong), kLong), busbw(ring(kLong), kLong));
 }
 
-// In windows. NCCL's NVLS reaches 480 on H100, from which the link's multicast bandwidth is
-// derived, and 845 on B200, which is predicted from the links. Without a summing switch, the volume
-// is the ring's.
-TEST_P(Ladder, InWindowsTheSwitchBeatsTheRing) {
+// The buffers are in windows. NCCL's NVLS reaches 480 on H100, from which the link's multicast
+// bandwidth is derived, and 845 on B200, which is predicted from the links. Without a summing
+// switch, the volume is the ring's.
+TEST_P(Ladder, TheSwitchBeatsTheRingInWindows) {
   const std::map<std::string, double> measured = {{"h100", 480}, {"b200", 845}};
   const GpuCandidate best = in_windows(kLong, Reach::multicast);
   const double rate = busbw(best, kLong);
@@ -298,13 +298,15 @@ TEST_P(Ladder, GoesFromLinesToSlotsNear64KiB) {
   }
 }
 
-// First algorithms that send everything in few rounds, finally those with the least volume.
+// Small calls use algorithms that send everything in few rounds, large calls those with the least
+// volume.
 TEST_P(Ladder, GoesFromFewRoundsToLittleVolume) {
   const double wire = gpu_costs(CostModel::defaults(), GetParam().gpu).simple.wire;
   const double volume = 2.0 * 7 / 8 * static_cast<double>(kLong) * wire;
   EXPECT_NEAR(best(kLong).prediction.wire, volume, 0.01 * volume);
   EXPECT_GT(best(kLong).prediction.wire, 0.95 * best(kLong).prediction.seconds);
-  // The whole buffer by lines in one to three rounds, not an eighth of it in each of two.
+  // Ranks send the whole buffer by lines in one to three rounds, not an eighth of it in each of
+  // two.
   const double line = gpu_costs(CostModel::defaults(), GetParam().gpu).lines.wire;
   EXPECT_GE(best(1024).prediction.wire, 3 * 1024 * line);
   EXPECT_LT(candidate_of(candidates(1024), "one_shot", GpuProtocol::lines).prediction.seconds,

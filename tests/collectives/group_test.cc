@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(Both, Group, ::testing::Values("shm", "tcp"),
 
 int64_t value_of(int from, int to) { return 100 * from + to; }
 
-// Data exchanged with each other rank.
+// The data that a rank exchanges with every other rank.
 struct Exchange {
   explicit Exchange(const Communicator& comm) {
     for (int peer = 0; peer < comm.size(); ++peer) {
@@ -163,7 +163,7 @@ TEST_P(Group, FailsAtItsEnd) {
   const auto errors = run_ranks_catching(3, [&](const Job& job) {
     Communicator comm = Communicator::init(job);
     Communicator other = comm.duplicate();
-    all.arrive_and_wait();  // an abort of one would end the making of the other
+    all.arrive_and_wait();  // an abort of `comm` would end the creation of `other`
     Values values(kCount, 1);
     Values good(kCount, 1);
     std::exception_ptr failure;
@@ -361,14 +361,14 @@ TEST(Alone, EveryCollectiveIsACopy) {
     EXPECT_EQ(output, values) << name(request.collective) << (request.uneven ? "v" : "");
   }
   output.assign(5, -1);
-  comm.exscan(input, out);  // the first rank's output is left alone
+  comm.exscan(input, out);  // the first rank's output is not changed
   EXPECT_EQ(output, Values(5, -1));
   comm.all_reduce(input, out, Reduction::premul_sum(-2));
   EXPECT_EQ(output, (Values{-6, -2, -8, -2, -10}));
   comm.barrier();
 }
 
-TEST(Alone, PartsOfLargerCommunicatorsMayBe) {
+TEST(Alone, PartsOfLargerCommunicatorsMayHaveOneRank) {
   run_ranks(3, [](const Job& job) {
     Communicator world = Communicator::init(job);
     Communicator alone = world.split(world.rank());

@@ -29,7 +29,8 @@ Algorithm canonical_reduce_scatter() {
   return require_algorithm(Collective::reduce_scatter, "all_pairs");
 }
 
-// The same without the canonical grade: sums are rounded after the first phase.
+// Returns the canonical reduce-scatter with a lower grade, so that sums are rounded after the first
+// phase.
 Algorithm rounding_reduce_scatter() {
   Algorithm algorithm = canonical_reduce_scatter();
   algorithm.grade = Grade::same_bits;
@@ -68,15 +69,15 @@ void expect_its_grade(const Algorithm& algorithm, int32_t max_ranks = 33) {
   EXPECT_GT(shapes, 4) << algorithm.name;
 }
 
-TEST(Hierarchical, OfAnyReduceScatter) {
+TEST(Hierarchical, AnyReduceScatterComposes) {
   for (const Algorithm* inner : algorithms_for(Collective::reduce_scatter)) {
-    if (inner->name == "hierarchical") continue;  // has no groups left in one
+    if (inner->name == "hierarchical") continue;  // a group has no groups of its own
     expect_its_grade(
         compose_hierarchical(*inner, all_reduce("recursive_doubling"), all_gather("ring")));
   }
 }
 
-TEST(Hierarchical, OfAnyAllReduce) {
+TEST(Hierarchical, AnyAllReduceComposes) {
   for (const Algorithm* inner : algorithms_for(Collective::all_reduce)) {
     if (inner->name.starts_with("hierarchical")) continue;
     const Algorithm composed =
@@ -86,9 +87,9 @@ TEST(Hierarchical, OfAnyAllReduce) {
   }
 }
 
-TEST(Hierarchical, OfAnyAllGather) {
+TEST(Hierarchical, AnyAllGatherComposes) {
   for (const Algorithm* inner : algorithms_for(Collective::all_gather)) {
-    if (inner->name == "hierarchical") continue;  // has no groups left in one
+    if (inner->name == "hierarchical") continue;  // a group has no groups of its own
     expect_its_grade(
         compose_hierarchical(rounding_reduce_scatter(), all_reduce("two_shot"), *inner));
   }
@@ -170,7 +171,7 @@ TEST(Hierarchical, TakesEachKindInItsPlace) {
                Error);
 }
 
-TEST(Hierarchical, IsFoundByItsName) {
+TEST(Hierarchical, NamesFindIt) {
   constexpr std::string_view kName = "hierarchical(ring,circulant,ring)";
   EXPECT_EQ(find_algorithm(Collective::all_reduce, kName), nullptr);
   const Algorithm* composed = parse_hierarchical(kName);

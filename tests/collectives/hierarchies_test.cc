@@ -114,7 +114,7 @@ struct Traffic {
   int32_t chunks = 0;
 };
 
-// Traffic from a group of a level to another group, or to all others if that is -1.
+// Returns the traffic from a group of a level to group `to`, or to all other groups if `to` is -1.
 Traffic between(const std::vector<Message>& messages, const Layout& layout, int level, int from,
                 int to) {
   Traffic sum;

@@ -248,7 +248,7 @@ std::vector<int32_t> sum_of(int ranks, size_t count) {
   return sum;
 }
 
-// Every collective with every supported algorithm, from every root.
+// Runs every collective with every supported algorithm, from every root.
 void run_all(Communicator& comm, const Layout& layout) {
   const int ranks = comm.size();
   const auto p = static_cast<size_t>(ranks);

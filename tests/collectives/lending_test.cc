@@ -49,9 +49,9 @@ class Signal {
 };
 
 struct Signals {
-  Signal reads;        // the reader is in the midst of the owner's buffer
-  Signal overwritten;  // the owner has used it for something else
-  Signal read;         // the reader has come to its end
+  Signal reads;        // the reader has begun to read, or may begin
+  Signal overwritten;  // the owner has overwritten its buffer
+  Signal read;         // the reader has read the whole buffer
 };
 
 Reduction sum_that_first(std::function<void()> begin) {
@@ -113,7 +113,7 @@ TEST(LendingAbort, AReaderOfWhatWasTakenAwayDoesNotSucceed) {
   });
 }
 
-TEST(LendingAbort, NorDoesOneInAnotherProcess) {
+TEST(LendingAbort, AReaderInAnotherProcessDoesNotSucceedEither) {
   const Signals signals;
   testing::LocalRendezvous rendezvous;
   const Job reader = rendezvous.job(1, 2);
@@ -138,7 +138,7 @@ TEST(LendingAbort, NorDoesOneInAnotherProcess) {
   EXPECT_EQ(WEXITSTATUS(status), static_cast<int>(End::error));
 }
 
-// One rank is a separate process.
+// Starts a rank as a separate process.
 pid_t start_rank(testing::LocalRendezvous& rendezvous, int rank, int ranks,
                  const std::function<bool(Communicator&)>& body) {
   const Job job = rendezvous.job(rank, ranks);
@@ -164,7 +164,7 @@ void expect_success(pid_t pid) {
 
 // A loan can be read while its owner is stopped, also by a rank that has never read any of that
 // rank's memory.
-TEST(Lending, AReaderNeedsNothingFromAnOwnerThatStandsStill) {
+TEST(Lending, AReaderNeedsNothingFromAStoppedOwner) {
   const Signals signals;
   testing::LocalRendezvous rendezvous;
   const pid_t reader = start_rank(rendezvous, 1, 2, [&](Communicator& comm) {
@@ -203,7 +203,7 @@ TEST(Lending, AReaderNeedsNothingFromAnOwnerThatStandsStill) {
 }
 
 // With too little address space to map others' loans, calls are slower but correct.
-TEST(Lending, WhereAddressesEndMessagesAreCopied) {
+TEST(Lending, MessagesAreCopiedIfAddressesRunOut) {
   constexpr size_t kMuch = 256 << 20;
   constexpr size_t kLeft = 64 << 20;
   testing::LocalRendezvous rendezvous;

@@ -57,7 +57,7 @@ void expect_untouched(const std::function<Work(Communicator&, std::span<int32_t>
       Work work;
       try {
         work = other_part(short_lived, values);
-      } catch (const Error&) {  // it may already know that the other rank has left
+      } catch (const Error&) {  // the rank may already know that rank 0 has left
       }
       for (int turn = 0; turn < 100; ++turn) {
         work.poll();
@@ -134,7 +134,7 @@ TEST_P(Lifetime, AGroupWhoseCommunicatorIsGoneEndsWithAnError) {
   });
 }
 
-TEST_P(Lifetime, CallbacksHearOfIt) {
+TEST_P(Lifetime, CallbacksReceiveTheError) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator world = Communicator::init(job);
     std::vector<int32_t> values(1);

@@ -33,7 +33,7 @@ bool is_filled(std::span<const int32_t> values, int message) {
 }
 
 // The sender starts its messages and makes no progress until all have been received: a test that
-// needs its help never ends.
+// needs the sender's help never ends.
 void expect_received_without_the_sender(Communicator& comm, std::span<const std::span<int32_t>> out,
                                         std::promise<void>& received) {
   if (comm.rank() == 0) {
@@ -54,7 +54,7 @@ void expect_received_without_the_sender(Communicator& comm, std::span<const std:
   }
 }
 
-TEST(LongMessages, OfLibraryMemoryNeedNoHelpOfTheirSender) {
+TEST(LongMessages, LibraryMemoryNeedsNoHelpOfTheSender) {
   std::promise<void> received;
   testing::run_ranks(2, [&](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -66,7 +66,7 @@ TEST(LongMessages, OfLibraryMemoryNeedNoHelpOfTheirSender) {
 
 // With many ranks, slots are so small that a message needs more slices than there are slots before
 // it is long enough to be lent. Each rank sends to the next one.
-TEST(LongMessages, OfLibraryMemoryFitTheSlotsOfManyRanks) {
+TEST(LongMessages, LibraryMemoryFitsTheSlotsOfManyRanks) {
   for (const int ranks : {2, 8, 20, 30}) {
     testing::run_ranks(ranks, [&](const Job& job) {
       Communicator comm = Communicator::init(job);
@@ -91,14 +91,14 @@ TEST(LongMessages, OfLibraryMemoryFitTheSlotsOfManyRanks) {
   }
 }
 
-TEST(LongMessages, OfRegisteredMemoryNeitherAtAnOddPlace) {
+TEST(LongMessages, UnalignedRegisteredMemoryNeedsNoHelpEither) {
   std::promise<void> received;
   testing::run_ranks(2, [&](const Job& job) {
     Communicator comm = Communicator::init(job);
     std::vector<int32_t> memory(kLong);
     const Registration registration =
         comm.register_memory(memory.data(), memory.size() * sizeof(int32_t));
-    // Its first and last pages are incomplete.
+    // The message's first and last pages are incomplete.
     const std::span<int32_t> out[] = {std::span(memory).subspan(2049, kLong - 5000)};
     expect_received_without_the_sender(comm, out, received);
   });
@@ -143,7 +143,7 @@ TEST_P(LongMessagesOver, KeepTheirOrderWhateverTheirMemory) {
   });
 }
 
-TEST_P(LongMessagesOver, OfTheWrongSizeAreRefused) {
+TEST_P(LongMessagesOver, WrongSizesAreRefused) {
   for (const size_t expected : {size_t{100}, kLong / 2, 2 * kLong}) {
     const auto errors = testing::run_ranks_catching(2, [&](const Job& job) {
       Communicator comm = Communicator::init(job);
@@ -164,8 +164,9 @@ TEST_P(LongMessagesOver, OfTheWrongSizeAreRefused) {
   }
 }
 
-// The registration still claims that others can read there; they would read the old contents.
-TEST(LongMessages, OfWhatIsMappedWhereRegisteredMemoryWasFreedArriveAsTheyAre) {
+// The registration still claims that others can read this memory, where they would find the old
+// contents.
+TEST(LongMessages, NewMappingsAtFreedRegisteredAddressesArriveIntact) {
   testing::run_ranks(2, [&](const Job& job) {
     constexpr size_t kBytes = kLong * sizeof(int32_t);
     Communicator comm = Communicator::init(job);

@@ -67,7 +67,7 @@ TEST(Making, AnAbortEndsCreateOnAllRanks) {
 }
 
 // A rank that already has the new communicator learns that another rank will not be in it.
-TEST(Making, WhoeverHasItHearsThatAnotherHasNot) {
+TEST(Making, ARankThatHasItNoticesThatAnotherHasNot) {
   settings().set("TUTTI_TIMEOUT", "5");
   testing::run_ranks(kRanks, [&](const Job& job) {
     Communicator world = Communicator::init(job);

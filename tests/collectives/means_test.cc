@@ -101,7 +101,7 @@ void for_each_algorithm(Communicator& comm, Body&& body) {
   }
 }
 
-// Tests the largest finite value on all ranks.
+// Expects the mean of the largest finite value on all ranks to be that value.
 void expect_largest(Communicator& comm, const Algorithm& algorithm, DType dtype) {
   const uint64_t count = input_count(algorithm.collective, comm);
   for (const double sign : {1.0, -1.0}) {
@@ -112,7 +112,7 @@ void expect_largest(Communicator& comm, const Algorithm& algorithm, DType dtype)
   }
 }
 
-TEST(Means, OfTwoOfTheLargest) {
+TEST(Means, MeanOfTwoLargestValuesIsFinite) {
   run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     for_each_algorithm(comm, [&](const Algorithm& algorithm) {
@@ -137,7 +137,7 @@ TEST_P(MeansOn, TheLargestOfNarrowTypesByCanonicalAlgorithms) {
 }
 
 // All canonical algorithms give the bits of the canonical sum, divided and rounded once.
-TEST_P(MeansOn, AreRoundedOnce) {
+TEST_P(MeansOn, RoundsMeansOnce) {
   run_ranks(GetParam(), [](const Job& job) {
     Communicator comm = Communicator::init(job);
     for_each_algorithm(comm, [&](const Algorithm& algorithm) {
@@ -162,7 +162,7 @@ TEST_P(MeansOn, AreRoundedOnce) {
 }
 
 // f32 and f64 of any magnitude down to the smallest subnormal: the bits of the divided sum.
-TEST_P(MeansOn, AreTheSumDivided) {
+TEST_P(MeansOn, DividesTheSum) {
   run_ranks(GetParam(), [](const Job& job) {
     Communicator comm = Communicator::init(job);
     for_each_algorithm(comm, [&](const Algorithm& algorithm) {

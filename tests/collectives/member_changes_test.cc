@@ -68,7 +68,7 @@ TEST(MemberChanges, ContinueAtTheAgreementThatFailed) {
   });
 }
 
-TEST(MemberChanges, TellAllWhereOneCouldNotMakeItsPart) {
+TEST(MemberChanges, AllRanksNoticeThatOneCouldNotMakeItsPart) {
   testing::Barrier over_all(kRanks);
   testing::run_ranks(kRanks, [&](const Job& job) {
     const std::shared_ptr<Control> control = Control::connect(job);

@@ -12,7 +12,7 @@ namespace tutti::testing {
 namespace {
 
 constexpr uint64_t kCommunicator = 7;
-// Numbers of events in the table of outcomes; messages follow.
+// Indices of events in the table of outcomes. The messages' indices follow.
 constexpr uint64_t kCall = 0;
 constexpr uint64_t kGiveUp = 1;
 constexpr uint64_t kLook = 2;
@@ -151,7 +151,7 @@ World Model::after(World world, const Event& event) {
           [&](Local& local) {
             const std::string frame = messages_[static_cast<size_t>(event.argument)].second;
             bootstrap::FrameReader reader(std::string_view(frame).substr(sizeof(uint32_t)));
-            reader.get<int32_t>();  // to whom
+            reader.get<int32_t>();  // destination
             if (!local.agreements.on_frame(reader)) throw std::logic_error("nonsense");
           });
     case Event::Kind::lose_sight:
@@ -236,7 +236,8 @@ Agreed Model::agree(Local& local, uint32_t number, const Contribution& contribut
   return std::exchange(local.answer, std::nullopt)->second;
 }
 
-// As the runtime's agree() and shrink() do. A rank excluded by the others ends its call.
+// Makes the same calls as the runtime's agree() and shrink(). A rank excluded by the others ends
+// its call.
 void Model::call(Local& local, int rank) {
   const auto over_channel = [&](uint32_t number, const Contribution& contribution) {
     return agree(local, number, contribution);

@@ -43,13 +43,13 @@ constexpr Ranks bit(int rank) { return static_cast<Ranks>(1U << rank); }
 // Limits of the events.
 struct Bounds {
   int ranks = 3;
-  bool change = false;    // all change who is a member (two agreements); else they agree once
+  bool change = false;    // ranks change members (two agreements); otherwise they agree once
   Ranks side = 0;         // ranks of this side and of the other one may lose sight of each other
-  int kills = 0;          // each rank hears of each at some time, for certain
-  bool rumours = false;   // or loses sight of the dead first
+  int kills = 0;          // deaths; every rank learns of each death at some time
+  bool rumours = false;   // ranks may lose sight of dead ranks before they learn of the death
   int retries = 0;        // how often each rank may give up and call again
-  bool restarts = false;  // a call that was given up restarts: the checker must find that
-  bool at_once = false;   // all call before anything else, and lose sight of a whole side at a time
+  bool restarts = false;  // retries restart the call (a defect that must be found)
+  bool at_once = false;   // all call first, and lose sight of a whole side at a time
 };
 
 // A rank's part of the surviving members' new communicator.
@@ -65,11 +65,11 @@ struct Local {
   int calls = 0;
   bool waits = false;  // for an agreement
   std::optional<std::pair<uint32_t, Agreed>> answer;
-  std::vector<bool> questions;  // by number of the agreement: one that changes members
+  std::vector<bool> questions;  // by agreement number: true if it changes members
   int result = -1;              // result of the call
 };
 
-// Numbers of messages.
+// A set of message numbers.
 class MessageSet {
  public:
   void insert(size_t message) { words_[message / 64] |= uint64_t{1} << message % 64; }
@@ -140,12 +140,12 @@ class Model {
 
   const Bounds bounds_;
   std::vector<std::shared_ptr<Channel>> channels_;
-  std::vector<std::unique_ptr<Local>> working_;  // by rank, at one address: timers know it
+  std::vector<std::unique_ptr<Local>> working_;  // by rank; timers refer to these objects
   std::array<std::function<void()>, kMostRanks> timers_;
   std::vector<uint32_t> first_;  // by rank
   std::vector<Local> locals_;
   std::unordered_map<std::string, uint32_t> local_numbers_;
-  std::vector<std::pair<int, std::string>> messages_;  // to whom, and the frame
+  std::vector<std::pair<int, std::string>> messages_;  // destination and frame
   std::map<std::pair<int, std::string>, uint16_t> message_numbers_;
   std::vector<std::string> results_;
   std::unordered_map<uint64_t, Outcome> outcomes_;

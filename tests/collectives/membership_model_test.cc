@@ -1,6 +1,6 @@
 // Explores everything that can happen to a few ranks that agree or change members: no two living
-// ranks may decide differently. With TUTTI_TEST_FULL set, with more ranks and events, which takes
-// long and 1 GB of memory.
+// ranks may decide differently. TUTTI_TEST_FULL adds ranks and events, which takes long and 1 GB of
+// memory.
 #include "tests/collectives/membership_model.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 bool full() { return std::getenv("TUTTI_TEST_FULL") != nullptr; }
 
-// The sides of each cut in two; without rank 0, since each would occur twice.
+// Returns one side of each cut in two: the side without rank 0, so that no cut occurs twice.
 std::vector<Ranks> sides(int ranks) {
   std::vector<Ranks> sides;
   for (unsigned side = 2; side < 1U << ranks; side += 2) sides.push_back(static_cast<Ranks>(side));
@@ -55,13 +55,13 @@ size_t walk(Bounds bounds, int walks) {
   return worlds;
 }
 
-TEST(Membership, OfThreeRanksThatAgree) {
+TEST(Membership, ThreeRanksAgree) {
   const size_t states =
       explore({.ranks = 3, .kills = 2, .rumours = true, .retries = full() ? 2 : 1});
   std::cout << states << " states in all\n";
 }
 
-TEST(Membership, OfFourRanksThatAgree) {
+TEST(Membership, FourRanksAgree) {
   Bounds bounds{.ranks = 4, .kills = 1, .rumours = true, .at_once = true};
   size_t states = explore(bounds);
   if (full()) {
@@ -77,14 +77,14 @@ TEST(Membership, OfFourRanksThatAgree) {
   std::cout << states << " states in all\n";
 }
 
-TEST(Membership, OfFiveRanksThatAgree) {
+TEST(Membership, FiveRanksAgree) {
   size_t states =
       walk({.ranks = 5, .kills = 4, .rumours = true, .retries = 1}, full() ? 50000 : 2000);
   if (full()) states += explore({.ranks = 5, .kills = 2, .rumours = true, .at_once = true});
   std::cout << states << " states in all\n";
 }
 
-TEST(Membership, OfRanksThatChangeIt) {
+TEST(Membership, RanksChangeIt) {
   Bounds bounds{.ranks = 3, .change = true, .kills = 1, .rumours = true, .at_once = true};
   if (full()) bounds.retries = 1;
   size_t states = explore(bounds);
@@ -97,8 +97,8 @@ TEST(Membership, OfRanksThatChangeIt) {
 }
 
 // A former defect of shrink(), which the checker must find: a rank whose second agreement failed
-// repeated the first question, while the others took its answer for one to the second.
-TEST(Membership, ChangedByARankThatRestartsIsOutOfPhase) {
+// repeated the first question, while the others treated its answer as one to the second.
+TEST(Membership, FindsThatARestartedRankIsOutOfPhase) {
   Checker checker({.ranks = 3, .change = true, .retries = 1, .restarts = true});
   for (uint32_t seed = 0; seed < 1000 && checker.violations() == 0; ++seed) checker.walk(seed);
   EXPECT_NE(checker.story().find("different questions in agreement 2"), std::string::npos)

@@ -199,7 +199,8 @@ std::vector<Mistake> wrong_blocks() {
   return {
       {"BlocksOfAllGatherv",
        [](Communicator& comm, Memory& m, bool odd) {
-         // The same total, and the same length of this rank's block.
+         // The odd rank agrees with the others on the length of its own block, but not on the
+         // length of the next rank's block.
          Blocks blocks = blocks_but(m.p, kCount, (comm.rank() + 1) % comm.size(), kCount);
          if (odd) blocks = blocks_but(m.p, kCount, (comm.rank() + 1) % comm.size(), kCount / 2);
          comm.all_gatherv(m.input(), m.output(m.p * kCount), blocks);
@@ -315,10 +316,12 @@ INSTANTIATE_TEST_SUITE_P(Each, Mismatch,
                                             ::testing::ValuesIn(numbers())),
                          case_name);
 
-TEST_P(Mismatch, OfTwo) { expect_it_everywhere(2, static_cast<int>(std::get<1>(GetParam()) % 2)); }
+TEST_P(Mismatch, BothReportIt) {
+  expect_it_everywhere(2, static_cast<int>(std::get<1>(GetParam()) % 2));
+}
 
 // All numbers of ranks, with the odd rank at different positions.
-TEST_P(Mismatch, OfMore) {
+TEST_P(Mismatch, MoreRanksReportIt) {
   const auto number = static_cast<int>(std::get<1>(GetParam()));
   const int ranks = 3 + number % 6;
   expect_it_everywhere(ranks, (1 + number * 5) % ranks);

@@ -43,7 +43,7 @@ bool has_groups(const std::vector<Domain>& places) {
   return grouped[0] != 0;
 }
 
-TEST(NearRanks, OfOneHostAreThoseThatShareACacheElseANode) {
+TEST(NearRanks, RanksOfOneHostShareACacheElseANode) {
   EXPECT_TRUE(has_groups({{0, 0}, {0, 0}, {1, 1}, {1, 1}}));
   EXPECT_TRUE(has_groups({{0, 0}, {0, 1}, {1, 2}, {1, 3}}));
   EXPECT_TRUE(has_groups({{0, 2}, {0, 2}, {0, 2}, {0, 4}, {0, 4}, {0, 4}}));
@@ -59,13 +59,13 @@ TEST(NearRanks, NeedNotBeNeighbours) {
   EXPECT_TRUE(has_groups({{1, 3}, {0, 0}, {1, 2}, {0, 1}, {0, 0}, {1, 3}, {1, 2}}));
 }
 
-TEST(NearRanks, AreAllWhereNothingTellsThemApart) {
+TEST(NearRanks, AllAreNearIfNothingSeparatesThem) {
   EXPECT_FALSE(has_groups({{}, {}, {}, {}}));
   EXPECT_FALSE(has_groups({{0, 0}, {0, 0}, {0, 0}, {0, 0}}));
   EXPECT_FALSE(has_groups({{0, 0}, {0, 0}, {}, {}}));
 }
 
-TEST(NearRanks, AreFoundAnewInASplit) {
+TEST(NearRanks, SplitFindsThemAnew) {
   testing::run_ranks(8, [](Job job) {
     job.domain = {.numa_node = 0, .cache = job.rank / 4};
     Communicator comm = Communicator::init(job);

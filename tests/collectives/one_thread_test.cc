@@ -51,7 +51,7 @@ Ranks join_all(int size) {
   return ranks;
 }
 
-TEST_P(OneThread, IsEveryRank) {
+TEST_P(OneThread, OneThreadRunsEveryRank) {
   for (const int size : {1, 2, 3, 5, 8}) {
     Ranks ranks = join_all(size);
     for (const size_t count : {size_t{1}, size_t{1000}, size_t{100'003}}) {
@@ -94,8 +94,8 @@ TEST_P(OneThread, SendsToItself) {
   EXPECT_THAT(received, ::testing::ElementsAre(12, 10, 11));
 }
 
-// The odd rank and all others: none of them is waited for without end.
-TEST_P(OneThread, KnowsCallsOfSeveralRanks) {
+// One group has calls of two ranks and of a job of one rank: all of them complete.
+TEST_P(OneThread, DetectsCallsOfSeveralRanks) {
   Ranks ranks = join_all(2);
   Ranks alone = join_all(1);
   std::vector<Values> values(3, Values(1000, 1));
@@ -111,7 +111,7 @@ TEST_P(OneThread, KnowsCallsOfSeveralRanks) {
   }
 }
 
-TEST_P(OneThread, HearsOfMismatches) {
+TEST_P(OneThread, ReportsMismatches) {
   Ranks ranks = join_all(4);
   std::vector<Values> values(4, Values(100, 1));
   values[2].resize(99);

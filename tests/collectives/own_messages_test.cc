@@ -95,7 +95,7 @@ TEST_P(OwnMessages, ArePreparedAndStartedManyTimes) {
   });
 }
 
-TEST_P(OwnMessages, OfAnotherLengthAreAnErrorOnAllRanks) {
+TEST_P(OwnMessages, AnotherLengthIsAnErrorOnAllRanks) {
   for (const bool receives_first : {false, true}) {
     const auto errors = testing::run_ranks_catching(GetParam(), [&](const Job& job) {
       Communicator comm = Communicator::init(job);
@@ -116,7 +116,7 @@ TEST_P(OwnMessages, OfAnotherLengthAreAnErrorOnAllRanks) {
   }
 }
 
-TEST_P(OwnMessages, ThatNeverComeAreSaidToBeMissing) {
+TEST_P(OwnMessages, MissingMessagesAreReported) {
   const auto errors = testing::run_ranks_catching(GetParam(), [](const Job& job) {
     Communicator comm = Communicator::init(job);
     Values in(1);

@@ -147,7 +147,7 @@ TEST(Planner, NeverTakesWhatIsOnlyCorrectOrDoesNotRun) {
 }
 
 // Programs for one root do not serve another.
-TEST(Planner, TakesWhatIsForTheRootOfTheCall) {
+TEST(Planner, TakesAlgorithmsForTheCallsRoot) {
   Algorithm free = require_algorithm(Collective::broadcast, "linear");
   free.name = "free";
   free.id = id_of("broadcast free");
@@ -197,7 +197,7 @@ TEST(Planner, AThousandRootsAreChosenForOnce) {
 }
 
 // Algorithms added to the catalogue at run time may exist on some ranks only.
-TEST(Planner, IsNotTouchedByWhatTheCatalogueIsGiven) {
+TEST(Planner, LaterCatalogueEntriesDoNotChangeIt) {
   const CallToPlan wanted{.collective = Collective::all_reduce, .bytes = 8};
   Planner p = planner(4);
   const size_t before = p.explain(wanted).size();

@@ -39,7 +39,8 @@ INSTANTIATE_TEST_SUITE_P(All, Property,
                            return std::get<0>(info.param) + std::to_string(std::get<1>(info.param));
                          });
 
-// Initialization takes longer than with the other transports.
+// There are fewer numbers of ranks, because initialization takes longer than with the other
+// transports.
 INSTANTIATE_TEST_SUITE_P(Fabrics, Property,
                          ::testing::Combine(::testing::Values("ucx", "ofi"),
                                             ::testing::Values(2, 3, 5, 8)),

@@ -89,7 +89,7 @@ TEST_P(OneTurn, AStepBeginsWhenWhatItNeedsIsFinishedNotBegun) {
   EXPECT_TRUE(walk.ended());
 }
 
-TEST_P(OneTurn, ASendToSeveralPeersIsToldOnceAndWaitsForItsTurnWithAll) {
+TEST_P(OneTurn, ASendToSeveralPeersIsReportedOnceAndWaitsForItsTurnWithAll) {
   Walk walk(plan_of(3, 0, {send({2}, {input(0)}), send({1, 2}, {input(1)}), send({1}, {input(2)})}),
             1, GetParam());
   EXPECT_THAT(walk.may_begin(), ElementsAre("0.0"));

@@ -53,7 +53,7 @@ TEST(Queues, CallsOfDifferentQueuesNeedNothingOfEachOther) {
   settings().set("TUTTI_TRANSPORT", "auto");
 }
 
-TEST(Queues, AreEachAThreadsOwn) {
+TEST(Queues, EachThreadHasItsOwn) {
   testing::run_ranks(3, [](const Job& job) {
     constexpr int kQueues = 4;
     Communicator comm = Communicator::init(job);
@@ -210,7 +210,7 @@ TEST(Queues, RefusesWhatIsNotOpen) {
   });
 }
 
-TEST(Queues, AreEquallyManyOnAllRanks) {
+TEST(Queues, AllRanksHaveEquallyMany) {
   const auto errors = testing::run_ranks_catching(3, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     comm.open_queues(comm.rank() == 2 ? 1 : 2);

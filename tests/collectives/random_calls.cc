@@ -61,7 +61,7 @@ std::vector<uint64_t> draw_blocks(Random& random, const Case& c) {
 std::string draw_algorithm(Random& random, const Case& c) {
   const Collective collective = c.layout.collective;
   const bool ordered =
-      reduces(collective) && (c.op == ReduceOp::user || c.deterministic);  // compose() is
+      reduces(collective) && (c.op == ReduceOp::user || c.deterministic);  // compose() needs it
   const bool is_private = !c.layout.uneven.empty() && collective != Collective::all_gather &&
                           collective != Collective::reduce_scatter;
   std::vector<std::string> fit = {"auto"};

@@ -69,7 +69,7 @@ TEST(Rendezvous, OutOfPlaceNoAlgorithmNeedsCopies) {
   EXPECT_THAT(that_need_copies(false), ::testing::IsEmpty());
 }
 
-TEST(Rendezvous, InPlaceOnlyTheseNeedCopies) {
+TEST(Rendezvous, OnlyTheseAlgorithmsNeedCopiesInPlace) {
   EXPECT_THAT(that_need_copies(true),
               ::testing::UnorderedElementsAre("all_to_all linear", "all_to_all bruck"));
 }

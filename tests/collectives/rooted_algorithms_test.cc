@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(Catalogue, RootedAlgorithm, testing::ValuesIn(algorithm
                                   test.param->name;
                          });
 
-TEST_P(RootedAlgorithm, IsProvedWithTheGradeThatItClaims) {
+TEST_P(RootedAlgorithm, VerifiesWithTheGradeThatItClaims) {
   Grade lowest = Grade::canonical;
   for (int32_t ranks = 1; ranks <= kMaxRanks; ++ranks) {
     for (const Shape& shape : shapes_of(algorithm(), ranks)) {
@@ -95,7 +95,7 @@ TEST_P(RootedAlgorithm, IsProvedWithTheGradeThatItClaims) {
   EXPECT_EQ(name(lowest), name(algorithm().grade));
 }
 
-TEST_P(RootedAlgorithm, IsProvedForSomeRootsOfManyRanks) {
+TEST_P(RootedAlgorithm, VerifiesForSomeRootsOfManyRanks) {
   for (const int32_t ranks : {48, 64, 100, 128}) {
     for (Shape shape :
          {Shape{.ranks = ranks, .root = 0, .layout = Layout::equal(ranks, 4)},
@@ -127,7 +127,7 @@ TEST_P(RootedAlgorithm, DeclaresItsLimitsExactly) {
   }
 }
 
-TEST_P(RootedAlgorithm, OfOneRankOnlyCopies) {
+TEST_P(RootedAlgorithm, OneRankOnlyCopies) {
   if (!algorithm().supports({}).empty()) return;  // hierarchical
   const std::vector<Program> programs = emit_all(algorithm(), {});
   const bool has_result =
@@ -261,7 +261,7 @@ TEST(Chain, EveryRankSendsTheBufferOnceToItsNeighbour) {
 }
 
 // Chunks are pipelined: the last one arrives one round after the first for each further chunk.
-TEST(Chain, OfSeveralChunksIsAPipeline) {
+TEST(Chain, SeveralChunksFormAPipeline) {
   for (const int32_t p : {2, 3, 5, 8}) {
     for (const Collective collective : {Collective::broadcast, Collective::reduce}) {
       for (const int32_t chunks : {8, 32}) {
@@ -292,7 +292,7 @@ TEST(ScatterAllGather, MovesLittleFromAnyRoot) {
   }
 }
 
-TEST(DoubleTree, IsTwoShallowTreesWithInnerNodesApart) {
+TEST(DoubleTree, TwoShallowTreesHaveDifferentInnerNodes) {
   for (int32_t p = 2; p <= kMaxRanks; ++p) {
     for (const int32_t root : {0, p / 2, p - 1}) {
       for (const Collective collective : {Collective::broadcast, Collective::reduce}) {

@@ -31,7 +31,7 @@ TEST(Signature, KeepsEveryBitOfEveryField) {
   }
 }
 
-TEST(Signature, OfGarbageIsSaidToBe) {
+TEST(Signature, GarbageIsNamedAsSuch) {
   EXPECT_THAT(to_string(decode({~uint64_t{0}, ~uint64_t{0}})), testing::HasSubstr("garbled"));
 }
 

@@ -59,13 +59,13 @@ class Play {
   Schedule schedule;
 };
 
-// 2 (alpha (p - 1) + beta n (p - 1) / p).
+// Returns the time of a ring all-reduce: 2 (alpha (p - 1) + beta n (p - 1) / p).
 double ring_us(int ranks, double bytes, double alpha_us, double GBps) {
   return 2 * (alpha_us * (ranks - 1) + bytes / GBps * 1e-3 * (ranks - 1) / ranks);
 }
 
 // The closed form of round-based programs equals their step-by-step simulation.
-TEST(Rounds, TakeTheTimeThatTheyTakeWhenPlayed) {
+TEST(Rounds, TakeTheTimeOfTheirSimulation) {
   const std::pair<Collective, const char*> programs[] = {{Collective::all_reduce, "ring"},
                                                          {Collective::all_gather, "ring"},
                                                          {Collective::reduce_scatter, "ring"},
@@ -91,7 +91,7 @@ TEST(Rounds, TakeTheTimeThatTheyTakeWhenPlayed) {
   }
 }
 
-TEST(Rounds, AreOnlyOfProgramsWhoseRoundsAreAlike) {
+TEST(Rounds, OnlyProgramsWithEqualRoundsHaveThem) {
   const Shape shape{.ranks = 8};
   for (const auto& [collective, name] : {std::pair(Collective::all_reduce, "halving_doubling"),
                                          {Collective::all_gather, "bruck"},
@@ -169,7 +169,7 @@ TEST(Simulate, EveryByteThatAnAlgorithmSendsIsCounted) {
   }
 }
 
-TEST(Simulate, RanksPlayedAsOneTakeTheSameTimeAsEachOfThem) {
+TEST(Simulate, RanksSimulatedAsOneTakeTheSameTimeAsEachOfThem) {
   for (const char* name : {"hierarchical", "hierarchical(recursive_halving,halving_doubling,ring)",
                            "hierarchical(ring,recursive_doubling,ring)", "halving_doubling"}) {
     for (const char* network :
@@ -191,7 +191,7 @@ TEST(Simulate, RanksPlayedAsOneTakeTheSameTimeAsEachOfThem) {
   EXPECT_EQ(as_one.schedule.symmetry, Symmetry::rotation);
 }
 
-TEST(Simulate, RanksThatDoNotDoAlikeArePlayedEach) {
+TEST(Simulate, DifferentRanksAreSimulatedSeparately) {
   for (const char* name : {"double_binary_tree", "knomial_4"}) {
     Play play({"rail:hosts=4,gpus=8", name, Collective::all_reduce, 8});
     EXPECT_EQ(play.schedule.symmetry, Symmetry::none) << name;
@@ -218,7 +218,7 @@ TEST(Simulate, AStragglerIsWaitedFor) {
   EXPECT_GT(late.first_us, 1000) << "nobody has a result without it";
 }
 
-TEST(Simulate, AFailedLinkIsGoneRound) {
+TEST(Simulate, AFailedLinkIsAvoided) {
   Play play({"torus:4x4"});
   const double usual = play.time(1e8);
   play.network.fail(play.network.links_named("host0-host1")[0]);
@@ -334,7 +334,7 @@ TEST(Simulate, RefusesWhatIsTooLongToWalk) {
               AllOf(HasSubstr("limit is 1000 steps"), HasSubstr("let Tutti choose the algorithm")));
 }
 
-// From the beginning, and after all ranks have computed for some time.
+// The collective starts at once, or after all ranks have computed for some time.
 TEST(Simulate, CollectivesInAJointScheduleTakeWhatTheyTakeAlone) {
   for (const char* name : {"ring", "halving_doubling", "hierarchical", "double_binary_tree"}) {
     SCOPED_TRACE(name);
@@ -398,7 +398,7 @@ TEST(Simulate, EveryAlgorithmEnds) {
   EXPECT_GT(played, 150);
 }
 
-// Part of a host is not simulated instead of the whole: such networks use one rank's estimate.
+// A part of a host cannot represent the whole host, so such networks use one rank's estimate.
 TEST(Simulate, CandidatesForFewLargeHostsStayWithinTheNetwork) {
   Network network(parse_structure("switch:6000;ring:2", {}));
   ASSERT_EQ(network.alike_group_size(), 6000);

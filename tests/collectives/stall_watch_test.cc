@@ -83,8 +83,8 @@ TEST_F(StallWatchTest, FollowsTheChainToItsEnd) {
   EXPECT_THAT(watches_[0].waits_for(), ElementsAre(1));
 }
 
-// Both ranks wait for a message of the other, and rank 1 has not taken one that is there.
-TEST_F(StallWatchTest, OfTwoThatWaitForEachOtherTheOneThatCouldGoOnIsNamed) {
+// Both ranks wait for a message of the other. Rank 1 has not taken a message that has arrived.
+TEST_F(StallWatchTest, NamesTheRankThatCouldProceed) {
   for (const int rank : {0, 1}) {
     call(rank, 7);
     watches_[rank].ask({1 - rank}, 7, true);
@@ -103,8 +103,8 @@ TEST_F(StallWatchTest, OfTwoThatWaitForEachOtherTheOneThatCouldGoOnIsNamed) {
   }
 }
 
-// 0 waits for 2, 2 waits for 1, 1 waits for 0: in a ring, nobody is at the end of the chain.
-TEST_F(StallWatchTest, OfACircleTheOneThatCouldGoOnIsNamed) {
+// Ranks wait in a ring (0 for 2, 2 for 1, 1 for 0), so no rank is at the end of the chain.
+TEST_F(StallWatchTest, NamesTheRankOfACycleThatCouldProceed) {
   const auto culprits = [this](const std::vector<std::vector<Exchange>>& exchanges) {
     for (const int rank : {0, 1, 2}) {
       call(rank, 7);
@@ -122,7 +122,7 @@ TEST_F(StallWatchTest, OfACircleTheOneThatCouldGoOnIsNamed) {
     }
     return found;
   };
-  // Each has sent a message to the next, and only rank 1 has not taken it.
+  // Each rank has sent a message to the next one, and only rank 1 has not taken its message.
   EXPECT_THAT(culprits({{{.peer = 1, .sent = 2}, {.peer = 2, .received = 1, .to_receive = true}},
                         {{.peer = 2, .sent = 1}, {.peer = 0, .received = 1, .to_receive = true}},
                         {{.peer = 0, .sent = 1}, {.peer = 1, .received = 1, .to_receive = true}}}),
@@ -132,7 +132,7 @@ TEST_F(StallWatchTest, OfACircleTheOneThatCouldGoOnIsNamed) {
                         {{.peer = 2, .sent = 1}, {.peer = 0, .received = 1, .to_receive = true}},
                         {{.peer = 0, .sent = 1, .to_send = true}, {.peer = 1, .received = 1}}}),
               ElementsAre(12, 12, 12));
-  // Nothing shows who could go on: the message of rank 0 may be on its way.
+  // Nothing shows which rank could proceed, because rank 0's message may still be in flight.
   EXPECT_THAT(culprits({{{.peer = 1, .sent = 2, .has_unsent = true},
                          {.peer = 2, .received = 1, .to_receive = true}},
                         {{.peer = 2, .sent = 1}, {.peer = 0, .received = 1, .to_receive = true}},

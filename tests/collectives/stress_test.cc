@@ -159,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(Both, Stress, ::testing::Values("shm", "tcp"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(Stress, ManyCommunicatorsAtOnce) {
-  // Over TCP each pair of ranks has a socket per communicator: fewer communicators.
+  // Over TCP each pair of ranks has a socket per communicator, so fewer communicators are made.
   const bool shm = GetParam() == "shm";
   const size_t rounds_of_splits = shm ? splits().size() : 4;
   EXPECT_EQ(communicators_in(splits().size()), 64);

@@ -32,7 +32,7 @@ using ::testing::HasSubstr;
 
 using Body = std::function<std::string(Communicator&)>;
 
-// Result or exception text of each rank's body; empty for dead ranks.
+// Returns the result or exception text of each rank's body; empty for dead ranks.
 std::vector<std::string> run_processes(int size, const std::string& transport, const Body& body,
                                        int spares = 0) {
   testing::LocalRendezvous rendezvous;
@@ -80,8 +80,8 @@ std::string sum_text(const Communicator& comm, const std::vector<int64_t>& value
   return cat(comm.size(), " ranks, sum ", values.front(), " to ", values.back());
 }
 
-// Repeats until it succeeds: the sum over all surviving ranks and over as many spares as fill them
-// up to `strength`.
+// Retries an all-reduce over the surviving ranks until it succeeds, with spares that fill them up
+// to `strength`. Returns the sum as text.
 std::string sum_of_survivors(Communicator comm, int rank_of_world, int strength = 0) {
   for (;;) {
     try {
@@ -102,7 +102,7 @@ std::string expected(int size, const std::vector<int>& dead) {
   return cat(size - static_cast<int>(dead.size()), " ranks, sum ", sum, " to ", sum);
 }
 
-// Returns this rank's rank of the job.
+// Returns this rank's rank in the job.
 int job_rank_of(Communicator& comm) {
   for (int rank = 0;; ++rank) {
     if (comm.member(rank) == comm.rank()) return rank;
@@ -126,7 +126,7 @@ class Survivors : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Over, Survivors, ::testing::Values("shm", "tcp"),
                          [](const auto& info) { return info.param; });
 
-TEST_P(Survivors, GoOnWithoutWhoeverDied) {
+TEST_P(Survivors, ContinueWithoutTheDead) {
   const std::vector<std::pair<int, std::vector<int>>> cases = {
       {2, {1}}, {3, {0}}, {4, {2}}, {5, {0, 1}}, {7, {1, 3, 6}}, {8, {0, 4}}, {16, {0, 1, 7, 15}}};
   for (const auto& [size, dead] : cases) {
@@ -144,7 +144,7 @@ TEST_P(Survivors, GoOnWithoutWhoeverDied) {
 }
 
 // Ranks die one after another, down to the last.
-TEST_P(Survivors, GoOnAfterEachDeath) {
+TEST_P(Survivors, ContinueAfterEachDeath) {
   constexpr int kRanks = 5;
   const std::vector<std::string> texts = run_processes(kRanks, GetParam(), [](Communicator& world) {
     const int own = world.rank();
@@ -159,7 +159,7 @@ TEST_P(Survivors, GoOnAfterEachDeath) {
             one = {1};
             comm.all_reduce(std::span(one));
           }
-          // A rank that has not yet heard of the death comes back here.
+          // A rank that has not yet learned of the death gets here again.
           done = one.front() == comm.size() && comm.size() < world.size();
           if (done) text += cat(one.front(), " ");
         } catch (const Error&) {
@@ -174,7 +174,7 @@ TEST_P(Survivors, GoOnAfterEachDeath) {
 }
 
 // Further ranks die while the first death is handled.
-TEST_P(Survivors, GoOnWhenSomeDieInShrink) {
+TEST_P(Survivors, ContinueWhenSomeDieInShrink) {
   constexpr int kRanks = 6;
   for (int step = 0; step < 16; ++step) {
     for (const std::vector<int>& dead : {std::vector{3, 0}, std::vector{0, 1}}) {
@@ -190,7 +190,8 @@ TEST_P(Survivors, GoOnWhenSomeDieInShrink) {
                 die();
               }).detach();
             }
-            // Some may have completed before the second death, others not; they agree on that.
+            // Some ranks may have completed before the second death, others not; all ranks agree on
+            // that.
             for (Communicator comm = world;; comm = comm.shrink()) {
               std::string text;
               try {
@@ -212,7 +213,7 @@ TEST_P(Survivors, GoOnWhenSomeDieInShrink) {
 }
 
 // The second death is reported as itself, not as an exclusion by the others.
-TEST_P(Survivors, HearOfASecondDeathByItsName) {
+TEST_P(Survivors, ReportASecondDeathAsItself) {
   const std::vector<std::string> texts = run_processes(5, GetParam(), [](Communicator& world) {
     meet(world);
     const int own = world.rank();
@@ -242,7 +243,7 @@ std::string text_of(const Membership& membership) {
   return cat("epoch ", membership.epoch, " members ", membership.digest);
 }
 
-// Newcomers have it as well, although they took no part in earlier changes.
+// Newcomers have the membership number as well, although they took no part in earlier changes.
 TEST_P(Survivors, HaveOneMembershipThatEachChangeRaises) {
   constexpr int kRanks = 4;
   const std::vector<std::string> texts = run_processes(
@@ -271,7 +272,7 @@ TEST_P(Survivors, HaveOneMembershipThatEachChangeRaises) {
 }
 
 // Without a launcher, it is unknown whether the others have ended or are cut off.
-TEST_P(Survivors, OfAMinorityDoNotGoOn) {
+TEST_P(Survivors, MinoritiesDoNotContinue) {
   const std::vector<std::string> texts = run_processes(5, GetParam(), [](Communicator& world) {
     meet(world);
     if (world.rank() < 3) die();

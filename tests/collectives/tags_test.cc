@@ -227,7 +227,7 @@ TEST_P(Tags, MayBeShorterThanTheirReceives) {
   });
 }
 
-TEST_P(Tags, AreFoundBeforeTheyAreReceived) {
+TEST_P(Tags, ProbesFindMessagesBeforeTheyAreReceived) {
   testing::run_ranks(3, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     EXPECT_EQ(comm.probe(), std::nullopt);
@@ -318,7 +318,7 @@ TEST_P(Tags, KeepTheirOrderAmongThoseThatMatch) {
   }
 }
 
-TEST_P(Tags, OfMessagesThatDoNotFitAreErrorsOnAllRanks) {
+TEST_P(Tags, MessagesThatDoNotFitAreErrorsOnAllRanks) {
   struct Misfit {
     size_t sent;
     size_t room;
@@ -348,7 +348,7 @@ TEST_P(Tags, OfMessagesThatDoNotFitAreErrorsOnAllRanks) {
   }
 }
 
-TEST_P(Tags, ThatNobodySendsAreTold) {
+TEST_P(Tags, MessagesThatNobodySendsAreReported) {
   const auto errors = testing::run_ranks_catching(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     Values values(1);
@@ -367,7 +367,7 @@ TEST_P(Tags, ThatNobodySendsAreTold) {
       << text;
 }
 
-TEST_P(Tags, FromAnySourceEndWhenAllHaveLeft) {
+TEST_P(Tags, ReceivesFromAnySourceEndWhenAllHaveLeft) {
   const auto errors = testing::run_ranks_catching(3, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     Values values(1);

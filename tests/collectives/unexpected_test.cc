@@ -76,7 +76,7 @@ void receive_early(Communicator& comm) {
 
 // A receive that no thread waits for does not make this rank buffer everything sent to it: the
 // sender blocks at the limit. Data in the system's sockets counts as received.
-TEST_P(Unexpected, AreKeptUpToALimitForAReceiveThatNobodyWaitsFor) {
+TEST_P(Unexpected, MessagesForAnIdleReceiveAreKeptUpToALimit) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator world = Communicator::init(job);
     Communicator beside = world.duplicate();
@@ -103,7 +103,7 @@ TEST_P(Unexpected, AreKeptUpToALimitForAReceiveThatNobodyWaitsFor) {
   });
 }
 
-// Blocking, polling, probing, or a call that follows: each obtains the message.
+// How the receiver obtains the message.
 enum class Way : uint8_t { waits, polls, probes, awaits_message, follows, has_callback };
 
 void get_wanted(Communicator& world, Communicator& beside, Way way) {

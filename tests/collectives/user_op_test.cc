@@ -117,7 +117,8 @@ void check_wide_values(Communicator& comm) {
   constexpr uint64_t kValues = 1009;
   using Value = std::array<uint8_t, kBytes>;
   static_assert(sizeof(Value) == kBytes);
-  // The sum of all bytes of both values, and each byte the sum of its own.
+  // Adds values byte by byte, and checks that all bytes of a value are equal, which a split value
+  // would violate.
   const auto op = Reduction::user(std::make_shared<const UserOp>(UserOp{
       .combine =
           [](void* dst, const void* a, const void* b, uint64_t count, DType) {
@@ -178,7 +179,7 @@ TEST_P(UserOperator, CombinesValuesOfAnySize) {
   });
 }
 
-TEST(WideValues, AreWhole) {
+TEST(WideValues, MessagesDoNotSplitWideValues) {
   Communicator alone = Communicator::init(Job{});
   std::vector<uint8_t> values(100, 1);
   const Buffer buffer = buffer_of(std::span(values));

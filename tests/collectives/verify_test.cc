@@ -66,7 +66,8 @@ TEST(Grades, AnOrderThatDependsOnTheRankIsOnlyCorrect) {
   EXPECT_EQ(verdict.grade, Grade::correct);
 }
 
-// Three ranks: 1 adds its part to 0's, 2 adds its part to that, and the result is sent back.
+// Three ranks: rank 1 adds its part to rank 0's, rank 2 adds its part to that sum, and the result
+// is sent back.
 Programs chain(ChunkRange partial) {
   Programs programs = {with({send({1}, {input(0)}), recv(2, {output(0)})}, 1, 1),
                        with({recv_reduce_left(0, {input(0)}, {partial}),
@@ -104,7 +105,7 @@ TEST(Grades, ARoundedAndAnUnroundedPartialAreNotTheSame) {
   EXPECT_EQ(verdict.grade, Grade::correct);
 }
 
-TEST(Wires, AreTheSameAtBothEnds) {
+TEST(Wires, BothEndsAgree) {
   Programs programs = chain(scratch(0));
   programs[1].steps[1].wire = Wire::element;
   expect_refused(verify_all_reduce(programs),
@@ -159,7 +160,7 @@ TEST(Direct, ForwardsNothing) {
 }
 
 // Blocks may be uneven, so a step that moves data between chunks of different blocks is rejected.
-TEST(Sizes, OfDifferentBlocks) {
+TEST(Sizes, DifferentBlocksDoNotMatch) {
   const auto program = [](int32_t own, int32_t other) {
     return Program{.input_chunks = 1,
                    .output_chunks = 2,
@@ -239,7 +240,7 @@ TEST(Contributions, MissingChunk) {
                  "rank 0: output[1]: missing contribution: it is never written");
 }
 
-TEST(Contributions, OfAnotherChunk) {
+TEST(Contributions, AnotherChunkIsRefused) {
   const auto program = [](Step step, Step send_step) {
     return Program{.input_chunks = 2, .output_chunks = 1, .steps = {send_step, step}};
   };
@@ -251,7 +252,7 @@ TEST(Contributions, OfAnotherChunk) {
                        HasSubstr("chunks of different size classes meet")));
 }
 
-TEST(Contributions, OfAnotherRank) {
+TEST(Contributions, AnotherRankIsRefused) {
   const auto program = [](int32_t own, int32_t other) {
     return Program{.input_chunks = 2,
                    .output_chunks = 2,
@@ -270,7 +271,7 @@ TEST(Contributions, ABroadcastOfSomeoneElse) {
                        HasSubstr("this rank has 0 chunks there")));
 }
 
-TEST(Contributions, ABarrierThatHearsFromOneNeighbourOnly) {
+TEST(Contributions, ABarrierThatReceivesFromOneNeighbourOnly) {
   Programs programs;
   for (int32_t rank = 0; rank < 3; ++rank) {
     // The second token carries no more knowledge than the first, because it precedes the receives.
@@ -296,7 +297,7 @@ TEST(Reads, BeforeAnyWrite) {
 }
 
 // In place the output initially holds the input, but not every call is in place.
-TEST(Reads, OfTheOutputBeforeAnyWrite) {
+TEST(Reads, OutputIsNotReadBeforeItIsWritten) {
   Programs programs = exchange();
   programs[0].steps[0] = send({1}, {output(0)});
   expect_refused(verify_all_reduce(programs),
@@ -337,7 +338,7 @@ TEST(Sizes, WithinAStep) {
                  "1");
 }
 
-TEST(Sizes, OfAMessage) {
+TEST(Sizes, MessagesHaveTheReceiversSize) {
   Programs programs = exchange();
   for (Program& program : programs) {
     program.input_chunks = program.output_chunks = program.chunks_per_message = 2;
@@ -349,7 +350,7 @@ TEST(Sizes, OfAMessage) {
                        HasSubstr("from rank 0, step 0 (send input[0-1] to 1)")));
 }
 
-TEST(Sizes, OfChunksAtDifferentPlaces) {
+TEST(Sizes, ChunksAtDifferentPlacesDoNotMatch) {
   const Program program = with({copy({input(0)}, {output(1)}), copy({input(1)}, {output(0)})}, 2);
   expect_refused(verify_all_reduce({program}),
                  HasSubstr("sizes do not match: chunks of different size classes meet"));
@@ -364,7 +365,7 @@ TEST(Sizes, BeyondTheBuffers) {
                  HasSubstr("range out of bounds: this rank has 0 chunks there"));
 }
 
-TEST(Sizes, OfTheWholeProgram) {
+TEST(Sizes, ProgramsHaveTheCollectivesSize) {
   Program program = with({copy({input(0)}, {output(0)})}, 1);
   program.output_chunks = 2;
   expect_refused(verify_all_reduce({program}),
@@ -400,7 +401,7 @@ TEST(Steps, WriteWhereTheyMay) {
                  StartsWith("rank 1, step 0 (copy input[0] to output[0]): range out of bounds"));
 }
 
-TEST(Limits, AreKept) {
+TEST(Limits, ProgramsKeepTheLimits) {
   Programs programs = exchange();
   for (Program& program : programs) program.fan_out = 0;
   expect_refused(verify_all_reduce(programs),
@@ -413,7 +414,7 @@ TEST(Limits, AreKept) {
                  "chunks, chunks_per_message is 0");
 }
 
-TEST(Limits, AreTheSameOnAllRanks) {
+TEST(Limits, AllRanksHaveTheSameLimits) {
   for (int32_t Program::*member :
        {&Program::input_chunks, &Program::output_chunks, &Program::scratch_chunks,
         &Program::chunks_per_message, &Program::fan_out}) {

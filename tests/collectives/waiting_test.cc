@@ -72,7 +72,7 @@ TEST(WaitTimes, KnowHowLongWaitsWere) {
   EXPECT_EQ(time.waited_ns(), waited) << "nobody waits any more";
 }
 
-TEST(Lateness, IsNewsAfterThreeCallsOfOneRankInARow) {
+TEST(Lateness, ThreeLateCallsOfOneRankInARowAreNews) {
   internal::Lateness lateness;
   EXPECT_FALSE(lateness.knows(1));
   EXPECT_EQ(lateness.note(1, 2), 1U);
@@ -104,7 +104,7 @@ TEST_P(Waiting, PollingMeetsTheDeadline) {
   EXPECT_THAT(errors[0]->what(), HasSubstr("rank 1 ("));
 }
 
-// 0 means no deadline: neither the setting's nor one that has passed.
+// A timeout of 0 means no deadline: neither that of TUTTI_TIMEOUT, nor one that has already passed.
 TEST_P(Waiting, ATimeoutOfZeroIsNoDeadline) {
   settings().set("TUTTI_TIMEOUT", "0.2");
   std::promise<void> waited;
@@ -124,8 +124,8 @@ TEST_P(Waiting, ATimeoutOfZeroIsNoDeadline) {
   settings().set("TUTTI_TIMEOUT", "300");
 }
 
-// Call numbers restart at 1: 0 means a message, or no call.
-TEST_P(Waiting, CallNumbersGoOnAfterTheLargest) {
+// After the largest call number follows 1, because 0 means a message or no call.
+TEST_P(Waiting, CallNumbersContinueAfterTheLargest) {
   settings().set("TUTTI_FIRST_CALL", "4294967294");
   const auto errors = run_ranks_catching(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);

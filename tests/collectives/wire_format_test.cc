@@ -118,7 +118,7 @@ TEST(WireFormat, ASumOfTwoIsThatOfWhatTravelsRoundedOnce) {
   }
 }
 
-TEST(WireFormat, AloneItRoundsToo) {
+TEST(WireFormat, OneRankRoundsToo) {
   run_ranks(1, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     std::vector<float> values = values_of_rank(0, 100);
@@ -128,7 +128,7 @@ TEST(WireFormat, AloneItRoundsToo) {
   });
 }
 
-TEST(WireFormat, MessagesAndCallsThatFollowOthersTravelSo) {
+TEST(WireFormat, MessagesAndFollowingCallsUseItToo) {
   run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     const std::vector<float> sent = values_of_rank(0, 100);
@@ -216,7 +216,7 @@ void run_all(Communicator& comm, const bench::Case& c) {
   }
 }
 
-TEST_P(Everything, IsRoundedAsItsFormulaSays) {
+TEST_P(Everything, RoundsAsItsFormulaSays) {
   for (const int ranks : {1, 2, 3, 5, 8}) {
     run_ranks(ranks, [&](const Job& job) {
       Communicator comm = Communicator::init(job);
@@ -245,7 +245,7 @@ TEST_P(Everything, IsRoundedAsItsFormulaSays) {
   }
 }
 
-TEST_P(Everything, TheReferenceTellsFormatsApart) {
+TEST_P(Everything, TheReferenceDistinguishesFormats) {
   run_ranks(2, [&](const Job& job) {
     Communicator comm = Communicator::init(job);
     bench::Case c;
@@ -266,8 +266,8 @@ TEST_P(Everything, TheReferenceTellsFormatsApart) {
   });
 }
 
-// The same number of blocks, but different numbers of values.
-TEST(WireFormat, RanksThatDifferInTheLastBlockAreFoundOut) {
+// The ranks' calls have equally many blocks, but different numbers of values.
+TEST(WireFormat, RanksWithDifferentLastBlocksAreReported) {
   const std::vector<std::optional<Error>> errors = run_ranks_catching(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     std::vector<float> values(job.rank == 0 ? 250 : 256);
@@ -331,7 +331,7 @@ TEST(WireFormat, RefusesWhatItCannotCarry) {
               HasSubstr("a user-defined operator cannot combine"));
 }
 
-TEST(WireFormat, RanksThatDifferInItAreFoundOut) {
+TEST(WireFormat, RanksWithDifferentFormatsAreReported) {
   const std::vector<std::optional<Error>> errors = run_ranks_catching(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     std::vector<float> values(256);

@@ -127,7 +127,7 @@ TEST(Channels, OverASwitchAreBoundedByTheLinksToIt) {
   expect_sound(graph, "switch");
 }
 
-TEST(Channels, CrossWhatIsNarrowOnce) {
+TEST(Channels, CrossNarrowLinksOnce) {
   // Two sockets with four GPUs, numbered alternately: a ring in numerical order would cross eight
   // times.
   std::string text = "node numa0 numa_node\nnode numa1 numa_node\nlink numa0 numa1 system 10GB/s\n";
@@ -146,13 +146,13 @@ TEST(Channels, CrossWhatIsNarrowOnce) {
   EXPECT_EQ(crossings, 2);
 }
 
-TEST(Channels, OfOneRankAndOfTwo) {
+TEST(Channels, OneRankAndTwoHaveChannels) {
   expect_sound(parse_graph_text("node a gpu\n", "one"), "one");
   expect_sound(full_mesh(2, 1), "two");
   EXPECT_DOUBLE_EQ(rings_of(full_mesh(2, 3)).found.total_GBps(), 60);
 }
 
-TEST(Channels, NameRanksBetweenWhichThereIsNoWay) {
+TEST(Channels, NameRanksWithoutAPathBetweenThem) {
   const Graph graph = parse_graph_text("node a gpu\nnode b gpu\n", "apart");
   try {
     (void)rings_of(graph);
@@ -311,7 +311,7 @@ TEST(Channels, TreesOverHostsAreMirrored) {
   expect_sound(graph, "mirrored");
 }
 
-TEST(Channels, OfRandomMachinesAreSound) {
+TEST(Channels, RandomMachinesHaveSoundChannels) {
   std::mt19937 random(16);
   for (int round = 0; round < 30; ++round) {
     const int numa_nodes = 1 + static_cast<int>(random() % 4);
@@ -385,7 +385,7 @@ TEST(Channels, HaveTheBandwidthOfNcclsOwn) {
   }
 }
 
-TEST(Channels, OfOtherPeoplesMachinesAreSound) {
+TEST(Channels, PublishedMachinesHaveSoundChannels) {
   const std::filesystem::path folder = testing::test_data("nccl_topo");
   if (folder.empty()) GTEST_SKIP() << testing::kNoTestData;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {

@@ -66,7 +66,7 @@ TEST(ClusterGraph, ReachesHostsThatFoundNoCard) {
               ElementsAre("network", "b.core0"));
 }
 
-TEST(ClusterGraph, OfOneHostIsThatHost) {
+TEST(ClusterGraph, OneHostYieldsItsOwnGraph) {
   const std::vector<HostInCluster> hosts = {{"a", "", host_with_card()}};
   const Graph graph = cluster_graph(hosts);
   EXPECT_EQ(graph.hosts(), 1);

@@ -73,7 +73,7 @@ TEST(Cycles, AMeshHasOneWhereItHasAnEvenSide) {
   EXPECT_EQ(checked_cycles(grid({3, 3}, false)), 0u) << "an odd number of vertices in two colours";
 }
 
-TEST(Cycles, OfARingAndOfACompleteGraph) {
+TEST(Cycles, FindsThoseOfARingAndOfACompleteGraph) {
   EXPECT_EQ(checked_cycles(grid({7}, true)), 1u);
   for (const int vertices : {5, 7, 9}) {
     Graph complete(static_cast<size_t>(vertices));

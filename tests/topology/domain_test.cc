@@ -41,7 +41,7 @@ TEST(Hosts, KnowWhoSharesAHostWhereverTheRanksAre) {
   EXPECT_FALSE(equal.near(1, 2));
 }
 
-TEST(DomainText, IsReadAsItIsWritten) {
+TEST(DomainText, WrittenTextIsReadBack) {
   for (const Domain& domain : {kNowhere, Domain{1, -1}, Domain{-1, 12}, Domain{3, 0}}) {
     EXPECT_EQ(parse_domain(to_text(domain)), domain) << to_text(domain);
   }
@@ -62,7 +62,7 @@ class Domains : public ::testing::Test {
   const HostTopology host_ = load_host_synthetic("package:2 [numa] l3:2 core:4 pu:2");
 };
 
-TEST_F(Domains, AreTheCacheAndNodeThatHoldAllOfARanksThreads) {
+TEST_F(Domains, DomainHoldsAllOfARanksThreads) {
   EXPECT_THAT(placed(host_, 1), ElementsAre(kNowhere)) << "it spans both packages";
   EXPECT_THAT(placed(host_, 2), ElementsAre(Domain{0, -1}, Domain{1, -1}));
   EXPECT_THAT(placed(host_, 4),
@@ -74,7 +74,7 @@ TEST_F(Domains, AreTheCacheAndNodeThatHoldAllOfARanksThreads) {
   EXPECT_THAT(placed(host_, 17), Each(kNowhere)) << "more ranks than cores are not bound";
 }
 
-TEST_F(Domains, OfAnOddNumberOfRanks) {
+TEST_F(Domains, AnOddNumberOfRanksIsDivided) {
   // Cores 0-5, 6-10, 11-15.
   EXPECT_THAT(placed(host_, 3), ElementsAre(Domain{0, -1}, kNowhere, Domain{1, -1}));
 }
@@ -87,7 +87,7 @@ TEST_F(Domains, FollowAnAffinityOfAnyShape) {
 }
 
 // For any number of ranks, each domain holds consecutive ranks, and no rank is in two.
-TEST_F(Domains, OfBoundRanksAreInOrder) {
+TEST_F(Domains, BoundRanksKeepTheirOrder) {
   for (int ranks = 1; ranks <= 32; ++ranks) {
     const auto domains = placed(host_, ranks);
     ASSERT_EQ(domains.size(), static_cast<size_t>(ranks));
@@ -112,12 +112,13 @@ TEST(DomainsOfAHost, WithoutSharedCachesAreItsNodes) {
               ElementsAre(Domain{0, -1}, Domain{0, -1}, Domain{1, -1}, Domain{1, -1}));
 }
 
-TEST(DomainsOfAHost, WithOneCacheIsOneForAll) {
+TEST(DomainsOfAHost, OneCacheIsOneForAll) {
   const HostTopology host = load_host_synthetic("package:1 l3:1 core:4 pu:2");
   EXPECT_THAT(placed(host, 4), Each(Domain{0, 0}));
 }
 
-// Written by a later major version of hwloc, which this one does not read.
+// Returns true if the file was written by a later major version of hwloc, which this version does
+// not read.
 bool is_too_new(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::string head(1000, ' ');
@@ -129,7 +130,7 @@ bool is_too_new(const std::filesystem::path& path) {
 }
 
 // One rank per core of real machines: every rank is in a cache shared by its cores.
-TEST(DomainsOfAHost, FromFilesOfRealMachines) {
+TEST(DomainsOfAHost, FilesOfRealMachinesGiveThem) {
   const std::filesystem::path folder = testing::test_data("hwloc");
   if (folder.empty()) GTEST_SKIP() << testing::kNoTestData;
   int read = 0;

@@ -232,7 +232,7 @@ TEST(NcclXml, DoesNotBelieveAbsurdSpeeds) {
               HasSubstr("16 lanes at 5 GT/s"));
 }
 
-TEST(NcclXml, TellsOfGpusWithoutLinks) {
+TEST(NcclXml, ReportsGpusWithoutLinks) {
   std::string xml = meshed(3, 6);
   const size_t last = xml.find("<gpu dev=\"2\"");
   for (size_t at = xml.find("<nvlink", last); at != xml.npos; at = xml.find("<nvlink", last)) {
@@ -333,7 +333,7 @@ TEST(HwlocGraph, RefusesBadFilesWithTheirLine) {
               AllOf(HasSubstr("Planet"), HasSubstr("line 3")));
 }
 
-// Versions of hwloc refuse or crash on it; we accept it.
+// Versions of hwloc refuse such a file or crash on it. We refuse it.
 TEST(HwlocGraph, RefusesFilesWhoseObjectsLackTheirSets) {
   const auto object = [](const std::string& type, const std::string& sets, const std::string& in) {
     return cat("<object type=\"", type, "\" os_index=\"0\" ", sets, ">", in, "</object>");
@@ -411,7 +411,7 @@ TEST(GraphJson, RefusesBadFilesWithTheirPlace) {
 
 // ---- files identified by their contents
 
-TEST(LoadGraph, TellsTheKindOfAFileByItsContents) {
+TEST(LoadGraph, DetectsTheKindOfAFileByItsContents) {
   const std::filesystem::path folder = ::testing::TempDir();
   const auto written = [&](const std::string& name, const std::string& text) {
     std::ofstream(folder / name) << text;

@@ -51,7 +51,7 @@ TEST(Host, NonsenseIsRefused) {
 }
 
 TEST(Host, ReadsAnXmlFileWithADisallowedCore) {
-  // Written by hwloc itself: four cores, the second of which may not be used.
+  // hwloc itself writes the file: four cores, the second of which is disallowed.
   hwloc_topology_t topology;
   hwloc_topology_init(&topology);
   hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);

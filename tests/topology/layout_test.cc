@@ -86,7 +86,7 @@ TEST(Layouts, OrderRanksSoThatThoseOfAHostAreNeighbours) {
   EXPECT_THAT(sizes(layout_of_hosts("babbca"), 0), ElementsAre(3, 2, 1));
 }
 
-// Single ranks on their hosts, except two on one distant pair.
+// Each rank is alone on its host, except for ranks 0 and 3, which share one.
 TEST(Layouts, MayBeOutOfOrderForOnePair) {
   EXPECT_THAT(order(layout_of_hosts("abca"), 4), ElementsAre(0, 3, 1, 2));
   EXPECT_THAT(sizes(layout_of_hosts("abca"), 0), ElementsAre(2, 1, 1));
@@ -160,23 +160,23 @@ TEST(Layouts, DivideOnlyTheHostsWhosePlacesAreKnown) {
   EXPECT_THAT(sizes(layout, 1), ElementsAre(2, 1, 3));
 }
 
-TEST(Layouts, OfOneHostAreItsNodesAndCaches) {
+TEST(Layouts, OneHostHasGroupsPerNodeAndCache) {
   const HostTopology host = load_host_synthetic("package:2 [numa] l3:2 core:4 pu:2");
   EXPECT_EQ(to_text(layout_on(host, 16)), "groups of 4 in groups of 8");
   EXPECT_EQ(to_text(layout_on(host, 8)), "groups of 2 in groups of 4");
-  EXPECT_EQ(to_text(layout_on(host, 4)), "groups of 2");  // a cache each
-  EXPECT_EQ(to_text(layout_on(host, 2)), "");             // a node each
+  EXPECT_EQ(to_text(layout_on(host, 4)), "groups of 2");  // one rank per cache
+  EXPECT_EQ(to_text(layout_on(host, 2)), "");             // one rank per node
   // Ranks with six cores each straddle caches and nodes.
   for (const int ranks : {1, 3, 17}) EXPECT_EQ(to_text(layout_on(host, ranks)), "") << ranks;
 }
 
 // The AMD EPYC 9654 has twelve L3s per package and eight cores per L3; the 7401 has four NUMA nodes
 // per package, two L3s per node and three cores per L3.
-TEST(Layouts, OfTwoEpycs) {
+TEST(Layouts, TwoEpycsHaveNestedGroups) {
   const HostTopology genoa = load_host_synthetic("package:2 [numa] l3:12 core:8 pu:2");
   EXPECT_EQ(to_text(layout_on(genoa, 192)), "groups of 8 in groups of 96");
   EXPECT_EQ(to_text(layout_on(genoa, 48)), "groups of 2 in groups of 24");
-  EXPECT_EQ(to_text(layout_on(genoa, 24)), "groups of 12");  // an L3 each
+  EXPECT_EQ(to_text(layout_on(genoa, 24)), "groups of 12");  // one rank per L3
 
   const std::filesystem::path folder = testing::test_data("hwloc");
   const std::filesystem::path file = folder / "mpibind_epyc-corona.xml";
@@ -184,7 +184,7 @@ TEST(Layouts, OfTwoEpycs) {
   const HostTopology naples = load_host_xml(file);
   ASSERT_EQ(naples.allowed_cores(), 48);
   EXPECT_EQ(to_text(layout_on(naples, 48)), "groups of 3 in groups of 6");
-  EXPECT_EQ(to_text(layout_on(naples, 16)), "groups of 2");  // an L3 each, so by NUMA node
+  EXPECT_EQ(to_text(layout_on(naples, 16)), "groups of 2");  // one rank per L3, by NUMA node
 }
 
 // Ranks placed at random.
@@ -219,7 +219,7 @@ TEST(Layouts, KeepGroupsTogetherAndEveryRankOnce) {
 }
 
 // One rank per core of real machines.
-TEST(Layouts, OfRealMachinesAreInOrder) {
+TEST(Layouts, RealMachinesHaveGroupsInOrder) {
   const std::filesystem::path folder = testing::test_data("hwloc");
   if (folder.empty()) GTEST_SKIP() << testing::kNoTestData;
   int read = 0;
@@ -230,7 +230,7 @@ TEST(Layouts, OfRealMachinesAreInOrder) {
     try {
       host = load_host_xml(file.path());
     } catch (const Error&) {
-      continue;  // of a later major version
+      continue;  // written by a later major version of hwloc
     }
     EXPECT_TRUE(layout_on(host, host.allowed_cores()).in_order()) << "binding goes by the machine";
     ++read;

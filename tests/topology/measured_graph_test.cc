@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::SizeIs;
 
-TEST(MeasuredGraph, OfOneHostHasALinkForEachRank) {
+TEST(MeasuredGraph, OneHostHasALinkForEachRank) {
   const Graph graph = measured_graph({"a", "a", "a"}, {{0, 1, 0.4, 5},
                                                        {1, 0, 0.4, 6},
                                                        {0, 2, 0.6, 3},
@@ -24,7 +24,7 @@ TEST(MeasuredGraph, OfOneHostHasALinkForEachRank) {
   EXPECT_DOUBLE_EQ(route(graph, graph.rank_nodes()[0], graph.rank_nodes()[2]).GBps, 4);
 }
 
-TEST(MeasuredGraph, OfTwoHostsHasTheirCards) {
+TEST(MeasuredGraph, TwoHostsHaveTheirCards) {
   const Graph graph = measured_graph(
       {"a", "b", "a"}, {{0, 2, 1, 5}, {2, 0, 1, 5}, {0, 1, 21, 0.05}, {1, 0, 21, 0.04}});
   EXPECT_EQ(graph.hosts(), 2);

@@ -86,7 +86,7 @@ TEST(Networks, HaveTheSizesOfTheirDescriptions) {
   EXPECT_EQ(network("switch:8;ring", 32)->ranks(), 32);
 }
 
-TEST(Networks, WaysAreAsShortAsTheyCanBe) {
+TEST(Networks, PathsAreAsShortAsPossible) {
   const auto hops = [](const char* description, int from, int to) {
     const auto made = network(description);
     return way(*made, from, to).size();
@@ -116,7 +116,7 @@ TEST(Networks, ShiftsOfAFatTreeDoNotCollide) {
   }
 }
 
-TEST(Networks, GoRoundWhatHasFailed) {
+TEST(Networks, AvoidFailedLinks) {
   for (const char* description : {"ring:6", "full:5", "fat-tree:k=4", "torus:3x3",
                                   "dragonfly:groups=5,routers=2,hosts=1,global=2"}) {
     SCOPED_TRACE(description);
@@ -131,7 +131,7 @@ TEST(Networks, GoRoundWhatHasFailed) {
   }
 }
 
-TEST(Networks, SayWhenThereIsNoWay) {
+TEST(Networks, ReportWhenThereIsNoPath) {
   const auto made = network("switch:4");
   for (const int link : made->links_named("host2-switch")) made->fail(link);
   std::vector<Arc> arcs;
@@ -297,8 +297,7 @@ TEST(Networks, RanksThatAreLinkedDirectlyAreNotAlike) {
   EXPECT_EQ(Network(std::move(graph)).alike_group_size(), 1);
 }
 
-// Those that describe a network; the authors left the numbers of the 8-GPU DGX-1 open. The optimum
-// is what a rank with the fewest links can send.
+// The bandwidth of rings reaches the optimum, which is what a rank with the fewest links can send.
 TEST(Networks, RingsUseAllOfMeshesAndTori) {
   const std::pair<const char*, double> known[] = {
       {"mesh:4x4", 100},  {"mesh:3x4", 100},    {"torus:4x4", 200},

@@ -16,7 +16,7 @@ std::string fake_library() {
   return std::filesystem::absolute("tests/topology/libfake_nvml.so").string();
 }
 
-TEST(Nvml, TellsLinksBetweenGpusAndToSwitches) {
+TEST(Nvml, FindsLinksBetweenGpusAndToSwitches) {
   const std::vector<NvmlGpu> gpus = probe_nvml(fake_library());
   ASSERT_THAT(gpus, SizeIs(4));
   for (size_t i = 0; i < gpus.size(); ++i) {

@@ -58,7 +58,7 @@ Route way(const std::string& from, const std::string& to) {
   return route(machine(), node(from), node(to));
 }
 
-TEST(Route, TellsHowNearNodesAre) {
+TEST(Route, ClassifiesPathsBetweenNodes) {
   EXPECT_EQ(way("gpu0", "gpu0").type, PathType::LOC);
   EXPECT_EQ(way("gpu2", "gpu3").type, PathType::NVL);
   EXPECT_EQ(way("gpu0", "card0").type, PathType::PIX);

@@ -26,7 +26,7 @@ TEST(ArenaTest, TensorsLieSideBySideOnCacheLines) {
   EXPECT_EQ(a.rows, 3);
   EXPECT_EQ(a.cols, 5);
   EXPECT_TRUE(a.contiguous());
-  std::memset(a.data, 1, a.bytes());  // the memory is there
+  std::memset(a.data, 1, a.bytes());  // the memory is accessible
   std::memset(c.data, 1, c.bytes());
 }
 
@@ -76,7 +76,7 @@ TEST(ArenaTest, RefusesMoreThanThereIsAndStaysUsable) {
   EXPECT_THROW(arena.take(DType::f32, 1, 1), Error);
 }
 
-// Limits this process's addresses, to more than there are, while it lives.
+// Limits this process's address space during the object's lifetime, to more than exists.
 class LimitedAddresses {
  public:
   LimitedAddresses() {
@@ -104,7 +104,7 @@ TEST(ArenaTest, TakesOneRowOfAddressesOnAHost) {
   }
 }
 
-// Each chunk is allocated when the one before is full; memory in use does not move.
+// Each chunk is allocated when the previous one is full. Memory in use does not move.
 TEST(ArenaTest, GrowsByChunksAndGivesThemBackInOrder) {
   const LimitedAddresses limited;
   Arena arena(size_t{1} << 30);
@@ -130,7 +130,7 @@ TEST(ArenaTest, GrowsByChunksAndGivesThemBackInOrder) {
       EXPECT_EQ(arena.take(DType::f32, 1, kRow).data, taken[i].data) << "no new memory";
     }
   }
-  // An object larger than the existing chunks skips them, and the way back as well.
+  // An object larger than the existing chunks skips them when it is taken and when it is released.
   arena.release(marks[3]);
   const Tensor large = arena.take(DType::f32, 100, kRow);
   large.values<float>().back() = 1;
@@ -159,7 +159,7 @@ TEST(ArenaTest, ManyTakeNoMoreAddressesThanTheyNeed) {
   ::setrlimit(RLIMIT_AS, &before);
 }
 
-// Far more than any machine has: address space costs nothing.
+// Reserves far more than any machine's memory, because address space costs nothing.
 TEST(ArenaTest, ReservesAddressesNotMemory) {
   Arena arena(size_t{1} << 40);
   const Tensor huge = arena.take(DType::f32, 1 << 20, 1 << 13);
@@ -178,7 +178,7 @@ TEST(TensorTest, Parts) {
   EXPECT_EQ(tensor.bytes(), 80u);
 }
 
-TEST(Tensor, IsNotReadAsAnotherType) {
+TEST(Tensor, RejectsAccessAsAnotherType) {
   std::vector<std::byte> memory(64);
   const auto of = [&](DType type) { return tensor_at(memory.data(), type, 2, 4); };
   EXPECT_EQ(of(DType::f32).values<float>().size(), 8u);

@@ -40,8 +40,9 @@ TEST(BackendTest, ViewsKeepTheirMemory) {
   EXPECT_EQ(arena.take(DType::f32, 0, 6).backend, &fenced_backend());
 }
 
-// The tests below rely on this.
-TEST(BackendDeathTest, NobodyElseTouchesIt) {
+// The tests below rely on this death: code other than kernels that accesses the memory kills the
+// process.
+TEST(BackendDeathTest, OnlyKernelsMayAccessMemory) {
   Arena arena(&fenced_backend());
   const Tensor tensor = fenced_tensor(arena);
   EXPECT_DEATH(*tensor.data = std::byte{1}, "");
@@ -135,7 +136,7 @@ Passed pass_in(const Backend* backend, Model& model, const MicroBatch& batch) {
   return outcome;
 }
 
-// Every element's bits are those of the CPU, and only kernels accessed the memory.
+// Expects the CPU's bits in every element, and accesses by kernels only.
 void expect_same_in_fenced_memory(Model& model, const MicroBatch& batch) {
   const Passed expected = pass_in(nullptr, model, batch);
   const FencedCalls before = fenced_calls();
@@ -191,7 +192,7 @@ TEST(BackendTest, ARunnerWaitsForTheLossAfterBackward) {
 
 // --- training ---
 
-// Some steps of one rank, and an evaluation.
+// Expects three steps and an evaluation in fenced memory to equal those in host memory.
 void expect_same_training(TinyRun run) {
   run.steps = 3;
   run.validation_samples = 3;

@@ -44,7 +44,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(Context, EveryMeshTrainsTheSameModel) {
   const auto run = [](const Grid& grid) {
     TinyRun run = run_of(kind(), grid, compute(), 0.2);
-    run.micro_batch = 1;  // longer than a micro-batch's samples one after the other
+    run.micro_batch = 1;
     run.validation_samples = 8;
     return run;
   };
@@ -60,7 +60,7 @@ TEST_P(Context, EveryMeshTrainsTheSameModel) {
   }
 }
 
-// 16 ranks for samples of 16 tokens, 24 for 16: some ranks have none.
+// Divides samples of 16 tokens over 16 and 24 ranks, so that some ranks have no token.
 TEST_P(Context, MoreRanksThanTokens) {
   const auto run = [](const Grid& grid) {
     TinyRun run = run_of(kind(), grid, compute());
@@ -76,7 +76,7 @@ TEST_P(Context, MoreRanksThanTokens) {
   }
 }
 
-TEST_P(Context, WithRecomputationAndChunksOfTheLoss) {
+TEST_P(Context, TrainsWithRecomputationAndLossChunks) {
   for (const bool selective : {false, true}) {
     ComputeOptions options = compute();
     options.selective_recomputation = selective;
@@ -95,8 +95,8 @@ TEST_P(Context, WithRecomputationAndChunksOfTheLoss) {
   }
 }
 
-// Ignored targets, so that ranks have different numbers of targets, some none.
-TEST_P(Context, WithTargetsThatAreIgnored) {
+// Some targets are ignored, so ranks have different numbers of targets, and some have none.
+TEST_P(Context, TrainsWithIgnoredTargets) {
   const auto run = [](const Grid& grid) {
     TinyRun run = run_of(kind(), grid, compute());
     run.other_data = [] {

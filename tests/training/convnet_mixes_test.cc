@@ -59,7 +59,7 @@ TEST(ConvnetMixes, AllHaveTheGradientsOfTheUndividedModel) {
   }
 }
 
-TEST(ConvnetMixes, SoHaveFewSamplesAndWideWindows) {
+TEST(ConvnetMixes, FewSamplesAndWideWindowsGiveTheSameGradients) {
   for (const Mix& mix : {Mix{d, d, b, m}, {b, d, m, b}, {m, d, m, m}, {d, b, b, b}, {d, m, m, b}}) {
     for (const int64_t kernel : {1, 2, 5, 7}) {
       check_gradients(4, uneven(mix, kernel), 1, false);
@@ -118,7 +118,7 @@ TEST(ConvnetMixes, TrainInHalfPrecision) {
 
 class ConvnetCheckpoints : public FolderTest {};
 
-TEST_F(ConvnetCheckpoints, GoOnUnderAnotherMix) {
+TEST_F(ConvnetCheckpoints, ResumeUnderAnotherMix) {
   const std::vector<double> expected =
       testing::losses_behind_save(run_of({d, m, b, m}, 2), path("saved"));
   for (const auto& [mix, ranks] : {std::pair(Mix{d, d, b, b}, 3), {{m, d, m, b}, 2}, {{}, 1}}) {
@@ -149,7 +149,7 @@ std::pair<double, double> sent_by(const Mix& mix, int ranks, int64_t samples) {
       ranks, samples);
 }
 
-TEST(ConvnetMixes, SendWhatTheFormulasSay) {
+TEST(ConvnetMixes, SendTheBytesOfTheFormulas) {
   constexpr int64_t kPixels = kSide * kSide;
   const std::vector<int64_t> widths = {kPixels * kChannels, kPixels * kFilters, kPixels * kFilters,
                                        64, kClasses};

@@ -45,8 +45,8 @@ double parameters_of(Model& model) {
 // How a rank trains its part of a step.
 enum class Kind {
   one_pass,     // one micro-batch: 16-bit gradients
-  accumulated,  // two: gradients are sums in f32, in stages 2 and 3 of shards
-  rounded,      // one, without masters
+  accumulated,  // two micro-batches: f32 sums of gradients (stages 2 and 3: of shards)
+  rounded,      // one micro-batch, without masters
 };
 
 TinyRun large_run(int stage, int ranks, Kind kind) {
@@ -134,7 +134,7 @@ TEST_P(Costs, FollowTheFormulas) {
     near(storage.gradients, expected.gradients);
     near(storage.masters, expected.masters);
     near(rank.memory.optimizer, expected.moments);
-    // Padding beyond the formulas.
+    // The formulas do not include padding.
     EXPECT_LT(static_cast<double>(storage.padding), 0.01 * 16 * psi);
     if (stage < 2) {
       EXPECT_EQ(storage.gathered, 0);
@@ -165,8 +165,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Costs,
                                             ::testing::Values(Kind::accumulated, Kind::rounded)),
                          name_of);
 
-// Two hidden layers of 768 x 1024 and 1024 x 1024, and a last one of 256 x 1024, for 4 samples per
-// rank: K (M + N) values each instead of 2 M N.
+// Two hidden layers of 768 x 1024 and 1024 x 1024, and a last one of 256 x 1024, for K = 4 samples
+// per rank: each layer sends K (M + N) values instead of 2 M N.
 TEST(Factors, SendTheBytesThatAreCounted) {
   const OverTcp over_tcp;
   for (const auto& [ranks, stage] : {std::pair(2, 0), std::pair(4, 0), std::pair(3, 1)}) {
@@ -192,8 +192,8 @@ TEST(Factors, SendTheBytesThatAreCounted) {
         }
         EXPECT_DOUBLE_EQ(expected, 0);
         expected = 4.0 * ranks * (1792 + 2048 + 1280) * sizeof(float);
-        // Embeddings and biases are sent as they are; ZeRO 1 also sends all values, and gradients
-        // of these.
+        // Gradients of embeddings and biases are all-reduced. ZeRO 1 reduce-scatters them and
+        // gathers all values.
         psi = parameters_of(*rank.model);
         const double rest = 256.0 * 96 + 1024 + 1024 + 256;
         expected += (stage == 0 ? 2 * rest : rest + psi) * sizeof(float);
@@ -214,7 +214,7 @@ TEST(Factors, SendTheBytesThatAreCounted) {
 }
 
 // The bits are then those of the other stages, which accumulate whole gradients.
-TEST(AccumulatedGradients, AreWholeInDeterministicMode) {
+TEST(AccumulatedGradients, DeterministicModeKeepsWholeGradients) {
   const testing::Deterministic deterministic;
   for (const int stage : {2, 3}) {
     TinyRun run;
@@ -230,7 +230,7 @@ TEST(AccumulatedGradients, AreWholeInDeterministicMode) {
 
 // --- constant-size buffers (section 6.2) ---
 
-// Reports of rank 0 after each of some steps.
+// Returns rank 0's memory reports after each of ten steps.
 std::vector<MemoryReport> reports(int ranks, TinyRun run) {
   run.steps = 10;
   std::vector<MemoryReport> reports;
@@ -244,7 +244,7 @@ std::vector<MemoryReport> reports(int ranks, TinyRun run) {
   return reports;
 }
 
-TEST(GatheredBuckets, AreNoMoreForMoreStepsOrLayers) {
+TEST(GatheredBuckets, MoreStepsOrLayersGatherNoMoreBuckets) {
   for (const int stage : {2, 3}) {
     const auto bytes = [&](int64_t layers, bool overlap) {
       TinyRun run;
@@ -261,7 +261,7 @@ TEST(GatheredBuckets, AreNoMoreForMoreStepsOrLayers) {
     };
     const int64_t one_at_a_time = bytes(3, false);
     EXPECT_GT(one_at_a_time, 0);
-    EXPECT_LE(bytes(12, false), one_at_a_time) << stage;  // whose largest bucket is larger
+    EXPECT_LE(bytes(12, false), one_at_a_time) << stage;  // 3 layers have a larger largest bucket
     // Reductions are in flight during the backward pass: the time at which their buckets are
     // released varies, but only a few are ever allocated.
     EXPECT_LE(bytes(12, true), 2 * one_at_a_time) << stage;
@@ -270,7 +270,7 @@ TEST(GatheredBuckets, AreNoMoreForMoreStepsOrLayers) {
 
 // --- tensor ranks ---
 
-// The run's own model, cut over the ranks.
+// Returns the run with its model cut over the ranks.
 TinyRun cut(TinyRun run) {
   run.other_model = [config = run.model](const MeshPlace& place) {
     return std::make_unique<Gpt>(config, place);
@@ -333,8 +333,8 @@ TEST_P(TensorCosts, FollowTheFormulas) {
   EXPECT_NEAR(static_cast<double>(wire), all + norms, 0.01 * all + 1e5);
 }
 
-// No rank ever has the logits of all words nor, in chunks, of all tokens.
-TEST(Logits, AreNeverWhole) {
+// No rank ever holds the logits of all words or, if the loss is computed in chunks, of all tokens.
+TEST(Logits, NoRankHoldsWholeLogits) {
   constexpr int64_t kWords = 20000;
   const auto most_bytes = [](int ranks, int64_t chunk) {
     TinyRun run;
@@ -362,7 +362,7 @@ TEST(Logits, AreNeverWhole) {
   EXPECT_LT(most_bytes(2, 8), logits / 32 + logits / 10);
 }
 
-TEST(Activations, AreFewerWhereTheyAreRecomputed) {
+TEST(Activations, RecomputationKeepsFewerActivations) {
   const auto bytes = [](bool selective, bool full) {
     TinyRun run;
     run.model.layers = 4;

@@ -71,7 +71,8 @@ void expect_alike(const Outcome& found, const Outcome& alone) {
 }
 
 // Defects of other systems: the loss depended on micro-batches, stages or accumulation, counts were
-// summed twice over ranks, or only one tensor rank had its gradient. A large weight reveals them.
+// summed twice over ranks, or only one tensor rank had the loss's gradient. A large weight reveals
+// them.
 TEST(Experts, ABalanceLossThatDependsOnHowTheBatchIsCut) {
   for (const BalanceOf of : {BalanceOf::all_layers, BalanceOf::each_layer}) {
     const RouterOptions router{.experts = 5, .topk = 2, .balance_loss = 2, .balance = of};
@@ -91,7 +92,7 @@ TEST(Experts, ABalanceLossThatDependsOnHowTheBatchIsCut) {
   }
 }
 
-// Context ranks share the tokens of both.
+// Context ranks share the tokens of a sequence and of a micro-batch.
 TEST(Experts, ABalanceOfEachSequenceOrMicroBatch) {
   for (const BalanceScope scope : {BalanceScope::sequence, BalanceScope::micro_batch}) {
     const RouterOptions router{.experts = 5, .topk = 2, .balance_loss = 2, .balance_scope = scope};
@@ -161,7 +162,7 @@ TEST(Experts, AllTokensGoToOneExpert) {
                                                .vocabulary = 259},
                                    place);
   };
-  // Other names, and so other initial values.
+  // The dense layer's parameters have other names, and therefore other initial values.
   const Outcome dense = testing::train(1, run);
   EXPECT_NEAR(found.losses.front(), dense.losses.front(), 0.05);
   EXPECT_NEAR(found.losses.back(), dense.losses.back(), 0.2);
@@ -235,7 +236,8 @@ TEST(Experts, ATokenGoesToAHostOnce) {
     bytes += rank.mesh.said().bytes[static_cast<size_t>(Axis::expert)];
   });
   const double tokens = 2 * 8 * testing::kTinyContext;  // in all layers
-  // Four times a row, its choices and weights, and the gradients of these.
+  // A row is sent four times (to the expert and back, forward and backward). Its 4 choices and
+  // their weights are sent once, and the weights' gradients are returned.
   EXPECT_EQ(bytes, tokens * (4 * 32 * 4 + 2 * 4 * 8 + 4 * 8));
 }
 
@@ -284,7 +286,7 @@ TEST(Experts, EachChoiceIsCountedOnce) {
 TEST(Experts, WhatAFullExpertDropsDoesNotDependOnTheMesh) {
   for (const FullExpert full : {FullExpert::by_position, FullExpert::by_score}) {
     const RouterOptions router{.experts = 4, .topk = 1, .capacity = 0.5, .full = full};
-    // At most 2 of a sample's 16 choices for each expert.
+    // Each expert takes at most 2 of a sample's 16 choices.
     const Loads loads = loads_of(1, run_of(router, {}, 4));
     EXPECT_GE(loads.dropped, 2 * 8 * (16 - 4 * 2));
     const Outcome alone = testing::train(1, run_of(router, {}, 4));

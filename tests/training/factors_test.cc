@@ -55,8 +55,8 @@ TinyRun resnet_run() {
   return run;
 }
 
-// Expects the losses and norms of an all-reduce up to rounding. train() itself expects equal bits
-// on all ranks.
+// Expects the losses and norms to equal those of an all-reduce up to rounding. train() itself
+// expects equal bits on all ranks.
 void expect_close(int ranks, const TinyRun& run, double tolerance) {
   const Outcome plain = train(ranks, run);
   const Outcome factors = train(ranks, with_factors(run));
@@ -77,7 +77,8 @@ TEST_P(Factors, TrainTheSameModel) {
   }
 }
 
-// An optimizer without square roots keeps differences as small as those of the gradients.
+// SGD, because optimizers that divide by a square root of the gradients would amplify rounding
+// differences.
 TEST_P(Factors, GiveTheSameParameters) {
   TinyRun run = mlp_run();
   run.optimizer = {{"name", "sgd"}};
@@ -101,15 +102,15 @@ TEST_P(Factors, TakeUnevenRows) {
   expect_close(GetParam(), run, 1e-5);
 }
 
-TEST_P(Factors, AreThoseOfBf16) {
+TEST_P(Factors, Bf16FactorsGiveTheSameUpdate) {
   TinyRun run = mlp_run();
   run.replica.storage.dtype = DType::bf16;
-  expect_close(GetParam(), run, 2e-3);  // gradients that are sums, in f32
+  expect_close(GetParam(), run, 2e-3);  // gradients are summed in f32
   run.batch = static_cast<uint64_t>(GetParam()) * run.micro_batch;
-  expect_close(GetParam(), run, 2e-2);  // and of one micro-batch, in bf16
+  expect_close(GetParam(), run, 2e-2);  // one micro-batch: bf16 gradients
 }
 
-TEST_P(Factors, AreThoseOfScaledLosses) {
+TEST_P(Factors, ScaledLossesGiveTheSameUpdate) {
   TinyRun run = mlp_run();
   run.replica.storage.dtype = DType::f16;
   run.replica.loss_scaling =
@@ -149,8 +150,9 @@ std::vector<std::string> chosen(const TinyRun& run) {
   return names;
 }
 
-// hidden.0: 48 x 32, hidden.1: 48 x 48, head: 256 x 48. K (M + N) against 2 M N, with K samples.
-TEST(AutomaticFactors, AreWhereTheyAreFewerBytes) {
+// Factors of K samples have K (M + N) values, and a gradient is sent as 2 M N. The layers are
+// hidden.0: 48 x 32, hidden.1: 48 x 48, head: 256 x 48.
+TEST(AutomaticFactors, FactorsAreUsedWhereTheyTakeFewerBytes) {
   TinyRun run = with_factors(mlp_run(), FactorLayers::automatic);
   using Names = std::vector<std::string>;
   run.batch = 38;

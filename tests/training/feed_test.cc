@@ -25,7 +25,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// Examples that encode their own numbers: token = first + example, target = epoch.
+// Examples that encode their own index: token = first + example, target = epoch.
 class Numbers : public DataSet {
  public:
   Numbers(uint64_t size, uint64_t validation_size, int32_t first = 0)
@@ -291,7 +291,7 @@ TEST(Feed, ClientsGoThroughExamplesOfTheirOwn) {
   EXPECT_EQ(std::ranges::adjacent_find(all), all.end()) << "one client has it";
 }
 
-TEST(FeedTest, TellsTheEpochsOfEachDataSet) {
+TEST(FeedTest, ReportsTheEpochsOfEachDataSet) {
   const Numbers a(10, 1), b(2, 1);
   const Feed feed({&a, &b}, {.batch = 8, .micro_batch = 4, .samples = 20, .weights = {1, 1}});
   EXPECT_THAT(feed.epochs(0), ElementsAre(0, 0));

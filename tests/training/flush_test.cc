@@ -46,12 +46,12 @@ TrainOptions flushing(uint64_t flush_every, uint64_t validate_every = 0,
   return options;
 }
 
-// Returns the last step of each run of steps.
+// Returns the steps at whose end a flush happens.
 std::vector<uint64_t> flushes(const TrainOptions& options, uint64_t steps, uint64_t first = 1) {
   std::vector<uint64_t> all;
   for (uint64_t step = first; step <= steps; step = all.back() + 1) {
     all.push_back(next_flush(options, step, steps));
-    if (all.back() < step) break;  // never to end
+    if (all.back() < step) break;  // would never end
   }
   return all;
 }
@@ -71,7 +71,7 @@ TEST(NextFlush, IsAlsoBeforeValidationAndCheckpoints) {
 }
 
 // Steps are counted from the run's start, so that a resumed run has the same flushes.
-TEST(NextFlush, DoesNotDependOnWhereARunGoesOn) {
+TEST(NextFlush, DoesNotDependOnWhereARunResumes) {
   EXPECT_THAT(flushes(flushing(3), 8, 4), ElementsAre(6, 8));
   EXPECT_THAT(flushes(flushing(3), 8, 5), ElementsAre(6, 8));
 }
@@ -159,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(Schedules, Checkpoints,
                                            std::tuple("pipedream-2bw", DType::bf16, 0),
                                            std::tuple("pipedream-2bw", DType::f32, 2)));
 
-TEST_P(Checkpoints, ARunThatGoesOnFromAFlushHasTheSameBits) {
+TEST_P(Checkpoints, ARunResumedFromAFlushHasTheSameBits) {
   const auto [schedule, dtype, stage] = GetParam();
   TrainOptions options = options_of(schedule, 14);
   options.replica.storage.dtype = dtype;
@@ -185,7 +185,7 @@ TEST_P(Checkpoints, ARunThatGoesOnFromAFlushHasTheSameBits) {
   EXPECT_TRUE(tensors("cut") == tensors("whole"));
 }
 
-TEST(Validation, ChangesNothingWhereItIsFlushedAnyhow) {
+TEST(Validation, ChangesNothingAtAFlush) {
   const Deterministic deterministic;
   TrainOptions options = options_of("pipedream", 9);
   const Outcome plain = train_on(kStages, options);
@@ -198,7 +198,8 @@ TEST(Validation, ChangesNothingWhereItIsFlushedAnyhow) {
 
 // --- refused options ---
 
-// Each rank detects it: the first one to give up may prevent others from getting there.
+// Each rank detects the error by itself. The first rank that throws may end others before they
+// reach the check.
 void expect_refused(int ranks, const std::function<void(const Job&)>& body, const std::string& what,
                     const std::string& remedy) {
   int found = 0;
@@ -241,7 +242,7 @@ TEST_P(Refused, WhatStagesWouldHaveToWaitFor) {
       "loss scaling", "--loss-scale none");
 }
 
-TEST(TooFewMicroBatches, AreRefusedWithTwoBuffers) {
+TEST(TooFewMicroBatches, TwoBuffersRefuseThem) {
   expect_refused(
       4,
       [&](const Job& job) {

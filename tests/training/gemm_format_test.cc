@@ -1,5 +1,5 @@
-// Training with products in a narrow format (--gemm-format): the same bits in any layout, as
-// without it.
+// Tests training with products in a narrow format (--gemm-format): every layout gives the same
+// bits, as in training without the format.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -57,8 +57,8 @@ TEST_P(GemmFormats, HaveTheSameBitsInAnyLayout) {
   }
 }
 
-// A rank's first micro-batch rounds gradients as the same micro-batch elsewhere.
-TEST_P(GemmFormats, GoWithMicroBatchesOnOtherRanks) {
+// A micro-batch's gradients are rounded the same way on any rank.
+TEST_P(GemmFormats, RoundMicroBatchesAlikeOnAllRanks) {
   const auto& [format, kind] = GetParam();
   const auto run = [&](const Grid& grid) {
     TinyRun its = run_in(format, kind, grid, {.slices = 8});

@@ -43,7 +43,8 @@ const Json kMistral = {{"kind", "llama"}, {"layers", 2},   {"heads", 4},       {
                        {"width", 16},     {"context", 24}, {"vocabulary", 40}, {"window", 6}};
 const std::vector<int32_t> kPrompt = {3, 1, 4, 1, 5};
 
-// Also when the context is full and half of it is dropped, and from a prompt that fills it.
+// This also holds when the context is full and half of it is dropped, and for a prompt that fills
+// it.
 TEST(GenerationTest, TheCacheChangesNothing) {
   for (const Json& configuration : {kGpt2, kLlama, kMistral}) {
     Writer writer(configuration);
@@ -92,7 +93,7 @@ TEST(GenerationTest, TheNucleusIsTheSmallestThatReachesItsShare) {
   EXPECT_GT(half.size(), 1u);
   EXPECT_LT(half.size(), all.size());
   EXPECT_TRUE(half.contains(likeliest));
-  // From the four most likely tokens, which top_k keeps.
+  // top_p selects from the four most likely tokens, which top_k keeps.
   EXPECT_LE(followers(writer, {.top_k = 4, .top_p = 0.99}).size(), 4u);
   EXPECT_LT(followers(writer, {.top_k = 4, .top_p = 0.5}).size(), 4u);
 }

@@ -106,7 +106,7 @@ TEST_F(Probe, LooksAtWhatIsSummedInItsOwnTime) {
   EXPECT_EQ(probe.broken(), 0);
 }
 
-// Squares of large values overflow before these values do.
+// Squares of large values overflow before the values themselves do.
 TEST_F(Probe, LargeValuesAreFinite) {
   GradientProbe probe = make({.measures = true}, 1);
   backward(probe, 1e30f, 1);

@@ -120,7 +120,7 @@ double product(const std::vector<double>& a, const std::vector<double>& b) {
 
 class GradientSums : public ::testing::TestWithParam<Case> {};
 
-TEST_P(GradientSums, AreThoseOfF64ButForTheRoundingOfActivations) {
+TEST_P(GradientSums, SumsEqualF64SumsUpToActivationRounding) {
   const Gradients found = trained(GetParam());
   const std::vector<std::vector<double>> expected = reference(GetParam(), found.values);
   std::vector<double> all, wanted;

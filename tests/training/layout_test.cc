@@ -47,7 +47,7 @@ void expect_slots_in_backward_order(const std::vector<ParameterSpec>& specs, con
       EXPECT_EQ(slot.count, specs[static_cast<size_t>(parameter)].count());
       EXPECT_EQ(slot.offset % kAlignment, 0);
       EXPECT_GE(slot.offset, end);
-      EXPECT_LT(slot.offset, end + kAlignment);  // no more of a gap than need be
+      EXPECT_LT(slot.offset, end + kAlignment);  // the smallest gap
       end = slot.offset + slot.count;
       order.push_back(parameter);
     }
@@ -113,7 +113,7 @@ void expect_bucket_sizes(const std::vector<ParameterSpec>& specs, const Layout& 
       }
       continue;
     }
-    // It was closed as soon as it was full.
+    // Bucket b was closed as soon as it was full.
     const int64_t limit = b == 0 ? options.first_bucket_elements : options.bucket_elements;
     const Slot& last = layout.slots[static_cast<size_t>(parameters.back())];
     const int64_t filled = (last.offset + last.count + kAlignment - 1) / kAlignment * kAlignment;
@@ -187,7 +187,7 @@ TEST(LayoutTest, GroupsHaveBucketsOfTheirOwn) {
   EXPECT_EQ(layout.size, 3 * 448 + 256);
   EXPECT_EQ(layout.owned_size, 3 * 224 + 64);
   std::vector<int64_t> elements(specs.size());
-  for (int rank = 0; rank < 4; ++rank) {  // 2 of each group's other kind
+  for (int rank = 0; rank < 4; ++rank) {  // group 0 has 2 ranks, so its pieces count twice
     for (const Piece& piece : layout.pieces({rank % 2, rank})) {
       elements[static_cast<size_t>(piece.parameter)] += piece.count;
     }
@@ -224,7 +224,7 @@ ParameterSpec placed(int64_t rows, const Placement& placement, int expert_ranks 
           .mesh = {.sizes = {4, 1, 1, expert_ranks, 2, 1}}};
 }
 
-TEST(ParameterGroups, ArePartialSumsByTheirAxes) {
+TEST(ParameterGroups, EachGroupIsAPartialSumOverItsAxes) {
   const std::vector<ParameterSpec> specs = {placed(8, {}), placed(8, {.cuts = {{Axis::tensor, 0}}}),
                                             placed(8, {.partial = {Axis::tensor}}),
                                             placed(8, {.owner = {{Axis::expert}, 0}})};

@@ -35,7 +35,7 @@ struct LayoutCase {
   bool whole_gradients;
 };
 
-// Each pair of a stage and a recomputation, and each of these with each value of the others.
+// Each pair of a stage and a recomputation, and each of these with each value of the other options.
 constexpr std::array kLayouts = {
     LayoutCase{0, Recompute::none, true, true, false},
     LayoutCase{0, Recompute::selective, false, false, true},
@@ -71,7 +71,8 @@ std::string name_of(const Group& group) {
              group.dropout > 0 ? "Dropout" : "", group.llama ? "Llama" : "");
 }
 
-// Grouped queries, layers for each of them, and an embedding shared with the output layer.
+// Grouped queries, separate layers for queries, keys and values, and an embedding shared with the
+// output layer.
 void take_llama(TinyRun& run) {
   const GptConfig gpt = run.model;
   const LlamaConfig config{.layers = gpt.layers,
@@ -90,7 +91,7 @@ TinyRun plain_run(const Group& group) {
   run.model.dropout = group.dropout;
   run.replica.storage.dtype = group.dtype;
   if (group.dtype == DType::f16) {
-    // It overflows at first and grows in between: both happen identically everywhere.
+    // The loss scale overflows at first and grows in between: both happen identically everywhere.
     run.replica.loss_scaling = {.initial_scale = 0x1p24, .growth_interval = 6};
   }
   run.replica.clip = 1;
@@ -136,7 +137,7 @@ TEST_P(Layouts, TrainTheSameBits) {
   }
 }
 
-// Batches that are a multiple of the number of ranks, once and twice, and others.
+// Batches of as many micro-batches as ranks, of twice as many, and of other numbers.
 INSTANTIATE_TEST_SUITE_P(
     Groups, Layouts,
     ::testing::Values(Group{1, DType::f32, 2}, Group{2, DType::f32, 2}, Group{2, DType::f32, 5},
@@ -165,8 +166,8 @@ TEST(Ranks, DoNotMatterButForRounding) {
   }
 }
 
-// Outside deterministic mode stages 2 and 3 reduce each micro-batch's gradients over ranks, under
-// every pipeline whose passes have another order.
+// Outside deterministic mode, stages 2 and 3 reduce each micro-batch's gradients over ranks. The
+// order of the passes depends on the pipeline.
 TEST(Stages, TrainTheSameModelWhereShardsAreAddedUp) {
   for (const pipeline::ScheduleKind& kind : pipeline::all_schedules()) {
     if (kind.updates != pipeline::Updates::flushed) continue;

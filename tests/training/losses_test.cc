@@ -50,7 +50,7 @@ TinyRun masked_run(testing::Ignored ignored) {
   return run;
 }
 
-TEST(IgnoredTargets, AreNotCountedHoweverTheStepIsCut) {
+TEST(IgnoredTargets, AnyCutOfAStepSkipsIgnoredTargets) {
   TinyRun run = masked_run(many);
   run.micro_batch = run.batch;
   const Outcome whole = testing::train(1, run);
@@ -65,7 +65,8 @@ TEST(IgnoredTargets, AreNotCountedHoweverTheStepIsCut) {
   }
 }
 
-// The loss is the mean over samples alone, weighted by their targets.
+// The loss of a step is the mean of the micro-batches' own losses, weighted by their numbers of
+// targets.
 TEST(IgnoredTargets, TheLossIsTheMeanOverTheOthers) {
   run_ranks(1, [](const Job& job) {
     TinyRun run = masked_run(many);
@@ -87,7 +88,7 @@ TEST(IgnoredTargets, TheLossIsTheMeanOverTheOthers) {
   });
 }
 
-TEST(IgnoredTargets, MayBeAllThereAre) {
+TEST(IgnoredTargets, AllTargetsMayBeIgnored) {
   for (const bool scaled : {false, true}) {
     run_ranks(2, [&](const Job& job) {
       TinyRun run = masked_run(all);
@@ -107,7 +108,7 @@ TEST(IgnoredTargets, MayBeAllThereAre) {
 
 // --- losses of units ---
 
-constexpr double kWeight = 1000;  // more than the targets'
+constexpr double kWeight = 1000;  // exceeds the targets' weight
 
 // A unit that also minimizes the mean square of its output.
 class Penalized : public Unit {
@@ -174,7 +175,7 @@ TinyRun penalized_run() {
   return run;
 }
 
-TEST(NamedLosses, AreTheSameBitsInEveryPipeline) {
+TEST(NamedLosses, EveryPipelineReportsTheSameBits) {
   const Deterministic deterministic;
   for (const int data : {1, 2, 4}) {
     TinyRun run = penalized_run();
@@ -196,8 +197,8 @@ TEST(NamedLosses, AreTheSameBitsInEveryPipeline) {
   }
 }
 
-// They are sums over micro-batches, independent of their assignment to ranks.
-TEST(Losses, AreTheSameBitsHoweverManyRanksShareTheMicroBatches) {
+// Losses are sums over micro-batches, independent of their assignment to ranks.
+TEST(Losses, AnyNumberOfRanksReportsTheSameBits) {
   const auto first_losses = [](int data, int stages) {
     TinyRun run = penalized_run();
     run.mesh = {.data = data, .pipeline = stages};
@@ -210,7 +211,7 @@ TEST(Losses, AreTheSameBitsHoweverManyRanksShareTheMicroBatches) {
   for (const int data : {1, 2, 3}) EXPECT_EQ(first_losses(data, 2), alone) << data << " x 2";
 }
 
-TEST(NamedLosses, AreMeansOverTheStepsSamples) {
+TEST(NamedLosses, EachIsTheMeanOverTheStepsSamples) {
   TinyRun run = penalized_run();
   run.micro_batch = run.batch;
   const Outcome whole = testing::train(1, run);
@@ -225,7 +226,7 @@ TEST(NamedLosses, AreMeansOverTheStepsSamples) {
   }
 }
 
-TEST(NamedLosses, AreToldByPipeDreamToo) {
+TEST(NamedLosses, PipeDreamReportsThemToo) {
   TinyRun run = penalized_run();
   const Outcome flushed = testing::train(1, run);
   run.mesh.pipeline = 2;
@@ -253,7 +254,7 @@ TEST(NamedLosses, MustBeDeclared) {
 
 // --- ranks without samples ---
 
-TEST(MicroBatches, AreNeededOnEveryRank) {
+TEST(MicroBatches, EveryRankNeedsMicroBatches) {
   const auto errors = run_ranks_catching(2, [&](const Job& job) {
     TinyRank rank(job, TinyRun{});
     const StepFeed feed = rank.steps->next().value();

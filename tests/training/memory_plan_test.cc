@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{1, DType::bf16, false, 2, 2, true, 0, 1, "1f1b", false, 2},
                       Case{3, DType::f32, true, 4, 1, false, 0, 2, "1f1b", false, 2}));
 
-TEST_P(MemoryPlans, AreWhatARunTakes) {
+TEST_P(MemoryPlans, PlansEqualTheRunsMemory) {
   const auto [stage, dtype, recompute, passes, tensor, sp, chunk, stages, schedule, partition,
               context] = GetParam();
   constexpr int kRanks = 2;
@@ -106,7 +106,7 @@ TEST_P(MemoryPlans, AreWhatARunTakes) {
               (stage < 2 ? 0.02 : 0.05) * static_cast<double>(total(measured)));
 }
 
-TEST(SyncMemoryPlans, AreWhatARunTakes) {
+TEST(SyncMemoryPlans, PlansEqualTheRunsMemory) {
   for (const char* way : {"local:2", "diloco:2", "gossip:ring", "gossip:exp", "gossip:complete",
                           "sgp", "easgd:2", "fedavg:2", "fedprox:2,0.1", "fedadam:2", "ps", "ssp:2",
                           "async", "ssp:2 by sgd", "allreduce by adamw8bit", "ps by adamw8bit",
@@ -141,7 +141,8 @@ TEST(SyncMemoryPlans, AreWhatARunTakes) {
   }
 }
 
-// Layers that exchange parts of images: halos, and conversions between layouts.
+// Expects the planned memory of a run whose layers exchange parts of images: halos, and conversions
+// between layouts.
 void expect_planned_images(const testing::TinyRun& run) {
   const std::unique_ptr<DataSet> data = testing::make_data(run);
   TrainOptions options;
@@ -165,7 +166,7 @@ void expect_planned_images(const testing::TinyRun& run) {
   EXPECT_EQ(planned.boundaries, measured.boundaries);
 }
 
-TEST(ImageMemoryPlans, AreWhatARunTakes) {
+TEST(ImageMemoryPlans, PlansEqualTheRunsMemory) {
   for (const GridShape grid : {GridShape{1, 2}, {2, 2}, {3, 1}}) {
     SCOPED_TRACE(cat(grid.rows, " x ", grid.columns));
     testing::TinyRun run;
@@ -194,9 +195,9 @@ TEST(ImageMemoryPlans, AreWhatARunTakes) {
   }
 }
 
-// If every expert receives every token, the number of rows is the plan's assumption. Deterministic
-// mode accumulates gradients of micro-batches and of other ranks separately.
-TEST(ExpertMemoryPlans, AreWhatARunTakes) {
+// If every expert receives every token, the number of rows is the one that the plan assumes.
+// Deterministic mode accumulates gradients of micro-batches and of other ranks separately.
+TEST(ExpertMemoryPlans, PlansEqualTheRunsMemory) {
   for (const bool deterministic : {false, true}) {
     for (const uint64_t passes : {1, 4}) {
       for (const int stage : {0, 2}) {
@@ -239,7 +240,7 @@ TEST(ExpertMemoryPlans, AreWhatARunTakes) {
 }
 
 // A block's bytes in the arena equal the formula, which is printed beside Megatron-LM's.
-TEST(BlockActivationsTest, AreWhatABlockKeeps) {
+TEST(BlockActivationsTest, EqualWhatABlockKeeps) {
   const std::unique_ptr<DataSet> data = testing::tiny_data();
   for (const int tensor : {1, 2, 4}) {
     for (const bool sp : {false, true}) {

@@ -53,7 +53,7 @@ using Combination = std::array<int, kChoices>;
 constexpr std::array kTensor = {1, 2, 3, 4};
 constexpr std::array kContext = {1, 2, 3, 4};
 constexpr std::array kData = {1, 2, 3};
-constexpr std::array kExperts = {1, 2, 3, 4, 5};  // ranks that share them out
+constexpr std::array kExperts = {1, 2, 3, 4, 5};  // ranks that divide the experts
 struct Pipeline {
   int stages;
   const char* schedule;
@@ -175,7 +175,7 @@ std::vector<Combination> all_combinations() {
   return all;
 }
 
-// Keeps the combinations, in random orders, that contain a new pair of choices.
+// Returns the combinations that, visited in random orders, contain a new pair of choices.
 std::set<Combination> samples() {
   std::set<Combination> chosen;
   for (unsigned order = 0; order < 3; ++order) {

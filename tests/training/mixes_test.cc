@@ -50,7 +50,7 @@ TEST(Mixes, AllHaveTheGradientsOfTheUndividedModel) {
   }
 }
 
-TEST(Mixes, AreRecomputed) {
+TEST(Mixes, RecomputesMixes) {
   for (const Mix& mix : all_mixes(3)) check_gradients(3, mix, 7, true);
 }
 
@@ -146,7 +146,7 @@ TEST(Mixes, TrainInHalfPrecision) {
 
 class MixedCheckpoints : public FolderTest {};
 
-TEST_F(MixedCheckpoints, GoOnUnderEveryOtherMix) {
+TEST_F(MixedCheckpoints, ResumeUnderEveryOtherMix) {
   const std::vector<Mix> mixes = all_mixes(3);
   for (size_t from = 0; from < mixes.size(); from += 3) {
     const std::string saved = path(cat("saved-", from));
@@ -179,7 +179,7 @@ std::pair<double, double> sent_by(const Mix& mix, int ranks, int64_t samples) {
       ResNetConfig{.height = 8, .width = 8, .classes = kClasses}, ranks, samples);
 }
 
-TEST(Mixes, SendWhatTheFormulasSay) {
+TEST(Mixes, SendTheBytesOfTheFormulas) {
   for (const int ranks : {2, 3, 4}) {
     for (const int64_t samples : {8, 11}) {
       SCOPED_TRACE(cat(ranks, " ranks, ", samples, " samples"));

@@ -73,7 +73,7 @@ class Noise : public DataSet {
   void add_validation(uint64_t, Batch&) const override {}
   uint64_t fingerprint() const override { return 1; }
 
-  // B_simple: the covariance's trace over the squared mean, of all examples.
+  // Returns B_simple of all examples: the covariance's trace over the squared mean.
   double scale() const {
     double means = 0, variances = 0;
     std::vector<double> sums(kOutputs), squares(kOutputs);
@@ -129,7 +129,7 @@ TEST(Noise, IsFoundFromMicroBatchesAndRanks) {
 
 using SavedNoise = FolderTest;
 
-TEST_F(SavedNoise, GoesOnWhereARunIsResumed) {
+TEST_F(SavedNoise, ContinuesInAResumedRun) {
   run_ranks(1, [&](const Job& job) {
     ConstantModel model;
     const Noise data;

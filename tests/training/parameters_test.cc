@@ -92,7 +92,7 @@ TEST(InitialValuesTest, PartsEqualTheWhole) {
 }
 
 // A rank has the whole's elements, wherever they are in its memory.
-TEST(InitialValuesTest, OfASliceAreTheWholes) {
+TEST(InitialValuesTest, SlicesEqualThoseOfTheWhole) {
   const Initial normal{Initial::Kind::normal, 1};
   const std::vector<float> whole = initial({"n", {12, 5}, normal}, 5, 0, 60);
   for (int rank = 0; rank < 2; ++rank) {

@@ -185,7 +185,7 @@ class PipelineCheckpoints : public FolderTest {
   Deterministic deterministic_;
 };
 
-TEST_F(PipelineCheckpoints, OfGptLoadAnywhere) {
+TEST_F(PipelineCheckpoints, GptCheckpointsLoadAnywhere) {
   const TinyRun run = gpt_run(true, DType::f32);
   expect_all_go_on_with(run, {.data = 2, .stages = 2});
   expect_all_go_on_with(run, {.data = 2, .stages = 2, .zero = 1});
@@ -193,13 +193,13 @@ TEST_F(PipelineCheckpoints, OfGptLoadAnywhere) {
   expect_all_go_on_with(run, {.data = 2});
 }
 
-TEST_F(PipelineCheckpoints, OfOtherTypesLoadAnywhere) {
+TEST_F(PipelineCheckpoints, OtherTypesLoadAnywhere) {
   expect_all_go_on_with(gpt_run(true, DType::bf16), {.data = 2, .stages = 2, .zero = 1});
   expect_all_go_on_with(gpt_run(false, DType::f16),
                         {.data = 2, .stages = 2, .schedule = "zb-h1", .zero = 2});
 }
 
-TEST_F(PipelineCheckpoints, OfResNetHaveTheRunningStatisticsOfAllStages) {
+TEST_F(PipelineCheckpoints, ResNetCheckpointsHaveTheRunningStatisticsOfAllStages) {
   for (const int zero : {0, 1}) {
     expect_all_go_on_with(image_run(), {.data = 2, .stages = 2, .zero = zero});
   }

@@ -40,7 +40,7 @@ void poison(Replica& replica, const std::string& parameter) {
   }
 }
 
-TEST(PipelineNan, InAMiddleStageIsNamedByAllRanks) {
+TEST(PipelineNan, AllRanksNameAMiddleStagesNan) {
   constexpr int kData = 2, kStages = 4;
   for (const std::string schedule : {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"}) {
     for (const int zero : {0, 1}) {
@@ -101,7 +101,7 @@ void expect_refused(const TinyRun& run, int ranks, const std::string& said) {
   }
 }
 
-TEST(PipelineShapes, ThatMakeNoSenseAreRefusedByAllRanks) {
+TEST(PipelineShapes, AllRanksRefuseInconsistentShapes) {
   TinyRun run = run_of("1f1b", 2, 0);
   run.replica.pipeline.cut = {0, 8};
   expect_refused(run, 2,

@@ -94,8 +94,8 @@ TEST(ResNetPipelines, TrainTheSameBits) {
   expect_the_same_bits(run, 3, {2, 3});
 }
 
-// Statistics over the data-parallel ranks of each stage.
-TEST(ResNetPipelines, WithStatisticsOverRanksTrainTheSameBits) {
+// Statistics are computed over the data-parallel ranks of each stage.
+TEST(ResNetPipelines, StatisticsOverRanksTrainTheSameBits) {
   TinyRun run = image_run();
   run.sync_batch_norm = true;
   expect_the_same_bits(run, 2, {2, 4});
@@ -104,7 +104,7 @@ TEST(ResNetPipelines, WithStatisticsOverRanksTrainTheSameBits) {
 }
 
 // A rank without a remaining micro-batch takes part in the statistics with weight 0.
-TEST(SyncBatchNorm, OfUnevenRanksIsThatOfTheWholeBatch) {
+TEST(SyncBatchNorm, UnevenRanksMatchTheWholeBatch) {
   TinyRun run = image_run();
   run.batch = run.micro_batch = 8;
   run.last_batch = 6;

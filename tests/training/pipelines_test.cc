@@ -100,7 +100,7 @@ TinyRun plain_run(const Group& group) {
   }
   run.replica.storage.dtype = group.dtype;
   if (group.dtype == DType::f16) {
-    // It overflows at first and grows in between: both happen identically everywhere.
+    // The loss scale overflows at first and grows in between: both happen identically everywhere.
     run.replica.loss_scaling = {.initial_scale = 0x1p22, .growth_interval = 2};
   }
   run.replica.stochastic_rounding = group.dtype == DType::bf16;
@@ -243,8 +243,8 @@ TEST(Chimera, TrainsTheSameButForRounding) {
   }
 }
 
-// In any mode: if sums depended on a value's position in its bucket, which differs on the two
-// stages, the ranks' pieces would differ, and training fails here in that case.
+// This holds in any mode. If sums depended on a value's position in its bucket, which differs
+// between the two stages, the stages' copies would differ, and train() would fail the test.
 TEST(TiedEmbeddings, StayTheSameOnBothStages) {
   for (const int zero : {0, 1}) {
     TinyRun run = plain_run({.batch = 6});

@@ -75,7 +75,7 @@ void expect_right(const Slice& slice) {
   EXPECT_EQ(visited, expected);
 }
 
-// All ranks together have the whole, once.
+// Expects all ranks together to have each element once.
 void expect_shared_out(const Shape& shape, const Placement& placement, int tensor, int expert) {
   SCOPED_TRACE(cat(tensor, " x ", expert, " ranks, ", placement.cuts.size(), " cuts"));
   std::vector<Slice> slices;
@@ -136,7 +136,8 @@ TEST(Placement, EveryCutOfEveryDimensionSharesTheElementsOut) {
   }
 }
 
-// The expert ranks' owner has it, cut over the tensor ranks or whole on one of them.
+// The owner among the expert ranks has the parameter, either cut over the tensor ranks or whole on
+// one of them.
 TEST(Placement, OneRankMayHaveAllOfIt) {
   for (const int tensor : {1, 2}) {
     for (const int expert : {1, 2, 4}) {
@@ -251,7 +252,7 @@ TEST(Placement, WhatMakesNoSenseIsRefused) {
               HasSubstr("cannot be a partial sum over data"));
 }
 
-TEST(Slices, ThatAreNoneAreRefused) {
+TEST(Slices, InvalidSlicesAreRefused) {
   const auto refused = [](Shape shape, std::vector<Slice::Ranges> ranges) {
     EXPECT_THROW(Slice(std::move(shape), std::move(ranges)), Error);
   };
@@ -268,8 +269,8 @@ TEST(Slices, ThatAreNoneAreRefused) {
   refused({4}, {{{2, 4}, {0, 1}}});
 }
 
-// The elements of a slice, grouped in blocks, are the slice's blocks.
-TEST(Slices, InBlocksAreThoseThatCutNone) {
+// in_blocks() returns the blocks of a slice, unless the slice cuts a block.
+TEST(Slices, ConvertToBlocksUnlessTheyCutOne) {
   constexpr int64_t kBlock = 8;
   for (const Shape& shape :
        {Shape{40}, Shape{6, 16}, Shape{4, 3, 24}, Shape{8, 3, 4}, Shape{4, 6}}) {

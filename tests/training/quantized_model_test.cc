@@ -1,5 +1,5 @@
-// Language models whose matrices are in blocks of few bits: they compute with the values that the
-// blocks stand for.
+// Tests language models whose matrices are in blocks of few bits: they compute with the values that
+// the blocks stand for.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,8 @@ const Json kLlama = {{"kind", "llama"}, {"layers", 2},   {"heads", 4},      {"kv
 const Json kMixtral = {{"kind", "mixtral"}, {"layers", 1},   {"heads", 2},
                        {"width", 64},       {"context", 24}, {"vocabulary", 50}};
 
-// A model whose matrices are quantized, and then either used as they are, or as their values.
+// A model whose matrices are quantized and then either kept in blocks or, with `as_values`,
+// converted back to floats.
 class QuantizedModel {
  public:
   QuantizedModel(const Json& configuration, WeightFormat format, bool as_values)
@@ -97,8 +98,9 @@ TEST(QuantizedModels, HaveTheLogitsOfTheirValues) {
   }
 }
 
-// All that is large: the embedding and the layers of blocks, not routers, norms and positions.
-TEST(QuantizedModels, WhichMatrices) {
+// Large matrices are quantized: the embedding and the layers of blocks, but not routers, norms and
+// positions.
+TEST(QuantizedModels, SelectsMatrices) {
   using ::testing::AllOf;
   using ::testing::Contains;
   using ::testing::Each;

@@ -73,7 +73,8 @@ TEST_P(NotFinite, AWeightIsFoundByStepRankAndLayer) {
 
 INSTANTIATE_TEST_SUITE_P(Stages, NotFinite, ::testing::Values(0, 1, 2, 3));
 
-// A model of one number w with loss w^2 / 2 in each sample, whose gradient is prescribed.
+// A model of one parameter w, whose 64 elements are equal. Each sample has the loss 0.5, and the
+// gradient is prescribed.
 class OneNumber : public Model {
  public:
   OneNumber() { add_unit<Only>(&told); }
@@ -107,8 +108,8 @@ class OneNumber : public Model {
   };
 };
 
-// SGD with a learning rate of 1 and the prescribed gradient: a step subtracts it from w, which is
-// 1.
+// Trains with SGD at a learning rate of 1: a step subtracts the prescribed gradient from w, which
+// starts at 1.
 struct OneNumberRank {
   explicit OneNumberRank(const Job& job, ReplicaOptions options = {},
                          const Json& optimizer = {{"name", "sgd"}, {"momentum", 0}})
@@ -141,7 +142,7 @@ TEST(NotFiniteGradient, IsFoundByParameterBeforeAnyReduction) {
   }
 }
 
-TEST(NotFiniteGradient, MayBeTheSumsAlone) {
+TEST(NotFiniteGradient, OnlyTheSumMayBeNotFinite) {
   const auto errors = run_ranks_catching(2, [&](const Job& job) {
     OneNumberRank rank(job);
     rank.model.told = std::numeric_limits<float>::max();
@@ -256,11 +257,11 @@ TEST(StochasticRounding, IsForBf16Only) {
   }
 }
 
-TEST(Compression, ThatRemembersGradientsRefusesAScaleThatChanges) {
+TEST(Compression, HooksWithStateRefuseAChangingLossScale) {
   TinyRun run = run_of(0, DType::f16);
   run.replica.loss_scaling.emplace();
   run.powersgd.emplace();
-  // The rank that throws first ends the other, which may not have reached the check.
+  // The rank that throws first ends the other, which might not have reached the check.
   const auto errors = run_ranks_catching(2, [&](const Job& job) { TinyRank rank(job, run); });
   for (const auto& error : errors) ASSERT_TRUE(error);
   EXPECT_THAT(cat(errors[0]->what(), errors[1]->what()),
@@ -382,7 +383,7 @@ std::vector<double> losses_of_two_steps(const Foretell& foretell) {
   return losses;
 }
 
-TEST(Counts, AreToldWithTheLossesOfTheStepBefore) {
+TEST(Counts, CountsAreReportedWithThePreviousStepsLosses) {
   const auto nothing = [](const MicroBatch&, int) { return std::optional<MicroBatch>(); };
   const std::vector<double> asked = losses_of_two_steps(nothing);
   EXPECT_EQ(losses_of_two_steps([](const MicroBatch& batch, int) { return batch; }), asked);

@@ -48,7 +48,7 @@ struct Made {
   TrainOptions options;
   GptConfig model = testing::tiny_gpt();
   MeshShape mesh;
-  std::string text;  // in place of the usual one
+  std::string text;  // the training text; empty: the usual one
   int ranks = 2;
 };
 
@@ -77,7 +77,7 @@ class Resume : public FolderTest {
   }
 
   using OnStep = std::function<void(const StepReport&, const Job&)>;
-  // Returns each rank's message. `outcome` is the first rank's.
+  // Returns each rank's message. `outcome` receives the first rank's outcome.
   static std::vector<std::string> train_catching(const Made& run, Outcome* outcome = nullptr,
                                                  const OnStep& on_step = {},
                                                  const std::function<int(int)>& stop = {}) {
@@ -119,7 +119,7 @@ class Resume : public FolderTest {
 
 // --- resumable runs ---
 
-TEST_F(Resume, WithOtherSettingsIsRefusedAndTheyAreNamed) {
+TEST_F(Resume, RefusesOtherSettingsAndNamesThem) {
   trained(made(4, "run"));
   const auto refused = [&](const std::function<void(Made&)>& change,
                            const std::vector<std::string>& words) {
@@ -165,7 +165,7 @@ TEST_F(Resume, WithOtherSettingsIsRefusedAndTheyAreNamed) {
   EXPECT_THAT(steps_in(path("run")), ElementsAre(4)) << "nothing has happened";
 }
 
-TEST_F(Resume, WithSettingsThatMayChangeIsTold) {
+TEST_F(Resume, ReportsChangedSettingsThatMayChange) {
   trained(made(4, "run"));
   Made run = resumed(made(6, "run"));
   run.options.schedule.peak = 0.01;
@@ -175,7 +175,7 @@ TEST_F(Resume, WithSettingsThatMayChangeIsTold) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               AllOf(HasSubstr("changed settings: lr: 0.003 in the checkpoint, 0.01 now"),
                     HasSubstr("samples: 16 in the checkpoint, 24 now"), Not(HasSubstr("clip"))));
-  // Now these settings are the run's.
+  // These settings are now part of the run.
   ::testing::internal::CaptureStderr();
   run.options.allow_changed = {};
   EXPECT_EQ(trained(run).result.resumed_at, 6u);
@@ -189,7 +189,7 @@ TEST_F(Resume, WithSettingsThatMayChangeIsTold) {
 }
 
 // Stochastic rounding of gradients gives the same bits after a resume.
-TEST_F(Resume, WithProductsInANarrowFormatHasTheSameBits) {
+TEST_F(Resume, NarrowProductsGiveTheSameBits) {
   const auto run_in = [&](uint64_t steps, const std::string& directory) {
     Made run = made(steps, directory);
     run.options.replica.runner.gemm_format = GemmFormat::nvfp4;
@@ -202,7 +202,7 @@ TEST_F(Resume, WithProductsInANarrowFormatHasTheSameBits) {
   EXPECT_EQ(tensors("parts"), tensors("whole"));
 }
 
-TEST_F(Resume, WithAnotherLayoutIsTheSameRun) {
+TEST_F(Resume, AnotherLayoutContinuesTheSameRun) {
   trained(made(4, "run"));
   Made run = resumed(made(4, "run"));
   run.options.samples += 2 * kBatch;
@@ -236,7 +236,7 @@ TEST_F(Resume, ANewRunInAUsedDirectoryIsRefusedByAllRanks) {
   EXPECT_THAT(steps_in(path("run")), ElementsAre(2));
 }
 
-// Runs of versions without --sync have average_every.
+// Runs saved by versions without --sync have the setting average_every.
 TEST(RunSettings, SayHowOldRunsAveraged) {
   const std::unique_ptr<DataSet> data = testing::tiny_data();
   const Gpt model(testing::tiny_gpt());
@@ -264,7 +264,7 @@ TEST_F(Resume, GoesBackToAStep) {
 
 // --- stopping ---
 
-TEST_F(Resume, ARunThatIsToldToStopLosesNoStep) {
+TEST_F(Resume, AStoppedRunLosesNoStep) {
   for (const int stages : {1, 2}) {
     SCOPED_TRACE(stages);
     const auto run = [&](const std::string& name) {

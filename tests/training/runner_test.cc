@@ -120,7 +120,7 @@ TEST_P(RunnerTest, PartsAreTheWhole) {
   }
 }
 
-TEST_P(RunnerTest, SeveralMicroBatchesUnderWayInSlots) {
+TEST_P(RunnerTest, SeveralMicroBatchesInFlightInSlots) {
   Outcome outcome{{}, std::make_unique<Rig>(GetParam())};
   Rig& rig = *outcome.rig;
   // 1F1B: two are in flight, the third takes the first one's slot.
@@ -162,7 +162,7 @@ TEST_P(RunnerTest, BackwardInTwoParts) {
 TEST_P(RunnerTest, ForwardAloneMakesTheSameInParts) {
   Rig rig(GetParam());
   const HostTensor kept = copy(rig.forward({0, 2}, 0, 0, {}));
-  // Training has dropout; without it both are the same.
+  // Training has dropout. Without dropout both outputs are the same.
   Rig dry(GetParam());
   const Tensor alone =
       dry.runner.forward_only({.units = {0, 2}, .slot = 0}, dry.batch(0), {}, dry.hooks);
@@ -215,7 +215,7 @@ class Log : public UnitHooks {
   std::vector<std::string> calls_;
 };
 
-TEST(RunnerHooks, AreCalledAroundEachUnit) {
+TEST(RunnerHooks, HooksRunAroundEachUnit) {
   Rig rig({.checkpoint_units = true});
   Log log;
   const Tensor input = rig.forward({0, 1}, 1, 0, {});
@@ -236,7 +236,7 @@ TEST(RunnerHooks, AreCalledAroundEachUnit) {
 
 // --- weight 0 ---
 
-// Its gradients do not count either, nor does a NaN in them.
+// The gradients of a micro-batch of weight 0 do not count, nor does a NaN in them.
 TEST_P(RunnerTest, AMicroBatchOfWeightZeroLeavesTheGradientsAlone) {
   Outcome outcome = plain(GetParam());
   Rig& rig = *outcome.rig;

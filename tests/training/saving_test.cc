@@ -48,7 +48,7 @@ class Saving : public FolderTest {
     return options;
   }
 
-  // On two ranks; returns each one's message. `outcome` is the first rank's.
+  // Trains on two ranks; returns each rank's message. `outcome` receives the first rank's outcome.
   static std::vector<std::string> train_catching(const TrainOptions& options,
                                                  Outcome* outcome = nullptr) {
     std::vector<std::string> said;
@@ -73,7 +73,7 @@ class Saving : public FolderTest {
   const testing::Deterministic deterministic_;
 };
 
-TEST_F(Saving, InTheBackgroundSavesTheSame) {
+TEST_F(Saving, BackgroundSavesWriteTheSame) {
   TrainOptions options = options_of(7, "waiting");
   options.checkpoint_every = 2;
   options.keep = 0;
@@ -118,7 +118,7 @@ TEST_F(Saving, AFailureInTheBackgroundIsAllRanks) {
   EXPECT_EQ(trained(options).result.resumed_at, 2u);
 }
 
-// Validation after each step; the reports state which step is the lowest.
+// The run is validated after each step; the reports state which step has the lowest loss.
 TEST_F(Saving, TheBestStepStays) {
   TrainOptions options = options_of(6, "run");
   options.validate_every = 1;

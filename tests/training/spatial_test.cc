@@ -66,7 +66,7 @@ TEST(Spatial, GridsTrainAsWholeImages) {
   }
 }
 
-// Some ranks have no pixel of the last stage, or of the bottom.
+// Some ranks have no pixel of the last stage (ResNet) or of the lowest level (U-Net).
 TEST(Spatial, GridsMayHaveMoreRowsThanImages) {
   for (TinyRun run : {images(), segments()}) {
     run.mesh.data = 1;

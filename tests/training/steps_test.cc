@@ -53,7 +53,7 @@ struct Rank {
   Trainer trainer;
 };
 
-TEST_F(Steps, AreCountedAndEnd) {
+TEST_F(Steps, StepsAreCountedAndEnd) {
   run_ranks(2, [&](const Job& job) {
     Rank rank(job, options_of(3));
     EXPECT_EQ(rank.trainer.steps(), 3u);
@@ -68,7 +68,7 @@ TEST_F(Steps, AreCountedAndEnd) {
   });
 }
 
-TEST_F(Steps, ThatWereSavedOrEndedEarlyAreResumed) {
+TEST_F(Steps, SavedOrEarlyEndedRunsAreResumed) {
   TrainOptions options = options_of(5);
   options.replica.clip = 1;
   std::vector<double> wanted;
@@ -150,7 +150,7 @@ TEST_F(Steps, AParameterLivesAsLongAsItIsHeld) {
     first = held[0];
   });
   EXPECT_EQ(held[0], first);
-  held[0] = 2;  // the memory is there
+  held[0] = 2;  // the memory still exists
 }
 
 }  // namespace

@@ -40,9 +40,9 @@ class TensorParallel : public FolderTest {
   const Deterministic deterministic_;
 };
 
-// A model, and whether tensor ranks share the rows between layers: if so, the gradients of
-// normalizations are also summed over the tensor axis, in a separate group of parameters owned by
-// all of these ranks.
+// Parameters: a model, and whether tensor ranks share the rows between layers. If they do, the
+// gradients of normalizations are also summed over the tensor axis, in a separate group of
+// parameters owned by all of these ranks.
 class Meshes : public TensorParallel,
                public ::testing::WithParamInterface<std::tuple<std::string, bool>> {
  protected:
@@ -123,7 +123,7 @@ TEST_P(Meshes, KeepActivationsInParts) {
 }
 
 // The micro-batch is large enough for a block to divide it.
-TEST_F(TensorParallel, SumsGoOnBesideWhatIsComputed) {
+TEST_F(TensorParallel, SumsOverlapWithComputation) {
   const auto run = [](int tensor, bool sp, bool overlaps, bool selective = false, int stages = 1) {
     TinyRun run;
     run.mesh = {.tensor = tensor, .data = 1, .pipeline = stages};
@@ -212,7 +212,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Bits,
                                                               "experts"),
                                             ::testing::Values(DType::f32, DType::bf16)));
 
-TEST_P(Bits, DoNotTellHowManyRanksThereAre) {
+TEST_P(Bits, DoNotDependOnTheNumberOfRanks) {
   const auto& [kind, dtype] = GetParam();
   const auto run = [&](const Grid& grid, bool recomputes = false) {
     TinyRun run = run_of(kind, grid, {.selective_recomputation = recomputes, .slices = 8}, 0.1);
@@ -251,7 +251,7 @@ TEST_P(Bits, DoNotTellHowManyRanksThereAre) {
 class BitsOfAStep : public TensorParallel, public ::testing::WithParamInterface<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, BitsOfAStep, ::testing::Values("gpt2", "llama", "experts"));
 
-TEST_P(BitsOfAStep, DoNotTellHowManyRanksHaveItsMicroBatches) {
+TEST_P(BitsOfAStep, DoNotDependOnTheRanksOfItsMicroBatches) {
   const auto run = [&](const Grid& grid, const std::string& schedule = "1f1b") {
     TinyRun run = run_of(GetParam(), grid, {.slices = 8}, 0.1);
     run.replica.pipeline.schedule = schedule;
@@ -276,9 +276,9 @@ TEST_P(BitsOfAStep, DoNotTellHowManyRanksHaveItsMicroBatches) {
   }
 }
 
-// With a slice per rank, its matrices have no gaps between their rows, unlike those of a single
-// rank.
-TEST_F(TensorParallel, BitsDoNotTellWhereMatricesHaveGaps) {
+// With one slice per rank, a rank's matrices have no gaps between their rows, unlike those of a
+// single rank with all slices.
+TEST_F(TensorParallel, BitsDoNotDependOnGapsInMatrices) {
   for (const int64_t width : {32, 320}) {
     SCOPED_TRACE(width);
     const auto run = [&](int tensor) {
@@ -323,7 +323,7 @@ void save_in(const std::string& directory, TinyRank& rank, const Job& job) {
                 {.directory = run ? &*run : nullptr, .step = kSavedAt, .keep = 1});
 }
 
-TEST_P(Meshes, WhatOneSavesEveryOtherGoesOnWith) {
+TEST_P(Meshes, EveryMeshResumesAnyOthersCheckpoint) {
   int count = 0;
   for (const Grid& from : {Grid{.tensor = 2}, Grid{.tensor = 2, .data = 2, .zero = 1, .experts = 4},
                            Grid{.data = 2, .experts = 2}}) {
@@ -403,7 +403,8 @@ TEST_F(TensorParallel, AModelForAnotherMeshIsRefused) {
   }
 }
 
-// All ranks detect it; a rank that waits for one that has already left reports that instead.
+// All ranks detect the error. A rank that waits for one that has already left reports that
+// departure instead.
 TEST_F(TensorParallel, MuonRefusesPartsOfMatrices) {
   for (const int zero : {0, 1}) {
     int refusals = 0;

@@ -1,4 +1,4 @@
-// Tests the assignment of tokens to ranks, and what queries attend to of other ranks' keys.
+// Tests which tokens each rank gets, and which keys of other ranks its queries attend to.
 #include "training/core/token_partition.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ std::vector<int32_t> random_packing(std::mt19937& random, int64_t samples, int64
   return starts;
 }
 
-TEST(TokenPartition, OfACausalSampleEachRankGetsAPieceFromEitherEnd) {
+TEST(TokenPartition, EachRankGetsAPieceFromEitherEndOfACausalSample) {
   const auto partition = partition_tokens({.samples = 1, .positions = 64}, 4);
   EXPECT_EQ(tokens_of(partition[0]), tokens_of({{0, 8}, {56, 8}}));
   EXPECT_EQ(tokens_of(partition[1]), tokens_of({{8, 8}, {48, 8}}));
@@ -48,8 +48,8 @@ TEST(TokenPartition, WholeSamplesStayTogetherWhereTheyCan) {
   EXPECT_EQ(tokens_of(partition[0]), tokens_of({{0, 10}, {20, 10}}));
 }
 
-// The largest area is within 3% of the mean, and ranks have equally many tokens, if each has at
-// least 64.
+// A rank's area is its number of query-key pairs. The largest area is within 3% of the mean, and
+// ranks have equally many tokens, if each has at least 64.
 TEST(TokenPartition, RanksGetAsMuchOfAnyMask) {
   std::mt19937 random(5);
   for (int trial = 0; trial < 1000; ++trial) {
@@ -82,7 +82,7 @@ TEST(TokenPartition, RanksGetAsMuchOfAnyMask) {
   }
 }
 
-// Also for samples shorter than the number of ranks, some of which have nothing.
+// This also holds for samples shorter than the number of ranks, where some ranks have no token.
 TEST(TokenPartition, QueriesSeeWhatTheMaskSays) {
   std::mt19937 random(6);
   for (const int ranks : {1, 2, 3, 5, 7}) {

@@ -118,7 +118,7 @@ TEST(Trainer, EveryNumberOfRanksTrainsTheSameModel) {
 TEST(Trainer, MoreRanksThanMicroBatches) {
   TrainOptions options = options_of(5);
   options.batch = 3;
-  options.samples = 13;  // the last step has but one
+  options.samples = 13;  // the last step has only one sample
   const Outcome alone = train_on(1, options);
   EXPECT_THAT(alone.losses, SizeIs(5));
   EXPECT_LT(relative_difference(train_on(3, options).losses, alone.losses), 1e-5);
@@ -132,7 +132,7 @@ TEST(Trainer, SameSeedSameBitsAndAnotherSeedOthers) {
   EXPECT_NE(train_on(2, options), first);
 }
 
-TEST(Trainer, ValidatesWhenItIsTold) {
+TEST(Trainer, ValidatesAtTheRequestedSteps) {
   TrainOptions options = options_of(5);
   options.validate_every = 2;
   std::vector<uint64_t> validated;
@@ -150,7 +150,7 @@ bool says(const Error& error, ErrorCode code, const std::string& said) {
   return error.code() == code && std::string(error.what()).find(said) != std::string::npos;
 }
 
-// Detected together: every rank must report it.
+// Expects every rank to report the error, because ranks detect it together.
 void expect_refused_by_all(int ranks, const std::function<void(const Job&)>& body, ErrorCode code,
                            const std::string& said) {
   for (const std::optional<Error>& error : run_ranks_catching(ranks, body)) {
@@ -159,7 +159,8 @@ void expect_refused_by_all(int ranks, const std::function<void(const Job&)>& bod
   }
 }
 
-// Detected by each rank itself: the first one to give up may prevent others from getting there.
+// Expects an error that each rank detects by itself. The first rank that throws may end others
+// before they reach the check.
 void expect_refused(const std::function<void(const Job&)>& body, const std::string& said) {
   int found = 0;
   for (const std::optional<Error>& error : run_ranks_catching(2, body)) {
@@ -326,7 +327,7 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, OtherStates,
                          ::testing::Values("adamw8bit", "adafactor", "soap"),
                          [](const auto& info) { return std::string(info.param); });
 
-// Codes and scales, and states of whole parameters.
+// States are codes and scales, or states of whole parameters.
 TEST_P(OtherStates, ARunResumesToTheSameBitsInAnyStage) {
   const Deterministic deterministic;
   TrainOptions options = options_of(10, 2);
@@ -430,7 +431,8 @@ class Rows : public StateVisitor {
   std::map<std::string, std::vector<float>> alike, own;
 };
 
-// Only the sum of the errors stored by PowerSGD's ranks matters: another number of ranks shares it.
+// Only the sum of the errors stored by PowerSGD's ranks matters, so a different number of ranks
+// divides it.
 TEST_F(Checkpoints, OtherRanksShareWhatCompressionRemembers) {
   testing::TinyRun run;
   run.powersgd = PowerSgdOptions{.rank = 2};
@@ -507,7 +509,7 @@ TEST_F(Checkpoints, AFinishedRunHasNothingToResume) {
   EXPECT_EQ(again.validation, outcome.validation);
 }
 
-TEST_F(Checkpoints, AreExportedToStartOthersFrom) {
+TEST_F(Checkpoints, ExportedCheckpointsStartOtherRuns) {
   TrainOptions options = saving(options_of(5), "five");
   const Outcome trained = train_on(2, options);
   export_safetensors(Checkpoint::open(path("five")), path("model.safetensors"));
@@ -515,7 +517,7 @@ TEST_F(Checkpoints, AreExportedToStartOthersFrom) {
   fresh.initial = path("model.safetensors");
   fresh.replica.storage.stage = 3;
   fresh.schedule.warmup_steps = 1000;
-  fresh.schedule.peak = 1e-9;  // it stays where it is
+  fresh.schedule.peak = 1e-9;  // the parameters hardly change
   const Outcome again = train_on(3, fresh);
   EXPECT_NEAR(again.validation, trained.validation, 1e-5);
 

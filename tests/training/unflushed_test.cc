@@ -274,7 +274,7 @@ class Unflushed : public ::testing::TestWithParam<Pipeline> {
 
 TEST_P(Unflushed, TrainsTheBitsOfItsDefinition) {
   for (size_t i = 0; i < kConditions.size(); ++i) {
-    // Never, at each step, and in between, with a shorter end.
+    // Steps between flushes: all steps, 3, 1 and 2. The last interval may be shorter.
     constexpr std::array kFlushes = {kSteps, uint64_t{3}, uint64_t{1}, uint64_t{2}};
     const Case c{GetParam(), kConditions[i], kFlushes[i % kFlushes.size()]};
     const Trained expected = train_late(c, lateness());
@@ -309,7 +309,7 @@ std::vector<Pipeline> all_pipelines() {
   for (const int stages : {1, 2, 3, 4}) {
     for (const int accumulated : {1, 2, 4}) {
       all.push_back({"pipedream", stages, accumulated});
-      // Requires that many; pipedream_2bw.cc explains why.
+      // PipeDream-2BW requires that many micro-batches per update; pipedream_2bw.cc explains why.
       if (accumulated >= stages - 1) all.push_back({"pipedream-2bw", stages, accumulated});
     }
   }

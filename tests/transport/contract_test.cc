@@ -137,7 +137,7 @@ TEST_P(Contract, SlowReaderHoldsUpNobodyElse) {
   for (uint32_t i = 1; i <= 100; ++i) {
     while (!try_send(*group[0], {2}, 0, i, 3000)) {
       group[0]->progress();
-      group[2]->progress();  // that there is room is something to tell
+      group[2]->progress();  // reports that there is room
     }
     carry(group, 2, 0);
     expect_message(*group[2], 0, 0, i, 3000);
@@ -245,7 +245,8 @@ TEST_P(Contract, WakeEndsASleep) {
   waker.join();
 }
 
-// However late a reader looks: a peer that has left is judged after its last byte.
+// However late a reader looks, it sees the end of a peer that has left only after the peer's last
+// byte.
 TEST_P(Contract, AConnectionEndsAfterItsLastMessage) {
   Group group = GetParam().make(2);
   const int p2p = group[0]->lanes();
@@ -263,7 +264,7 @@ TEST_P(Contract, AConnectionEndsAfterItsLastMessage) {
   });
   group[1]->progress();
   for (uint32_t i = 1; i <= 2; ++i) {
-    // With fabrics it cannot leave before the message is read.
+    // With fabrics, rank 0 cannot leave before the message is read.
     while (!group.providers.empty() && group[1]->front(0, 0) == nullptr) group[1]->progress();
     EXPECT_FALSE(group[1]->ended(0, 0)) << i;
     EXPECT_FALSE(group[1]->ended(0, p2p)) << i;
@@ -285,7 +286,7 @@ TEST_P(Contract, NothingIsWrittenAfterRevoke) {
   while (!try_send(*group[0], {1}, 0, 1, bytes)) group[0]->progress();
   carry(group, 1, 0);
   std::vector<std::byte> destination(bytes);
-  group[1]->read(0, 0, destination, Store::cached);  // it may be complete now, or have been begun
+  group[1]->read(0, 0, destination, Store::cached);  // the read may be complete or in flight
   group[1]->revoke();
   const std::vector<std::byte> own(bytes, std::byte{0x55});
   destination = own;
@@ -347,7 +348,7 @@ TEST_P(Placement, EveryRankReachesEveryOther) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(Tcp, AConnectionCutInAMessageIsToldOnce) {
+TEST(Tcp, AConnectionCutInAMessageIsReportedOnce) {
   auto wires = std::make_shared<Wires>();
   auto group = make_wired(2, wires);
   int pair[2];

@@ -72,7 +72,7 @@ std::shared_ptr<Wires> wires_of(const Group& group) {
   return wires;
 }
 
-// Each rank as if it were a separate process.
+// Makes each rank's transport as if it were a separate process.
 std::vector<std::unique_ptr<Transport>> make_by(Group& group,
                                                 std::unique_ptr<fabric::Driver> (*make_driver)()) {
   const auto ranks = static_cast<int>(group.sets.size());

@@ -16,8 +16,8 @@ namespace tutti::testing {
 // The ranks of one communicator, and their wait sets.
 struct Group {
   std::unique_ptr<Transport>& operator[](size_t rank) { return transports[rank]; }
-  // Waits until all other ranks know how much this rank has sent, which they must know of a leaving
-  // rank, where sending alone does not tell them.
+  // Waits until all other ranks know how much this rank has sent, if sending alone does not tell
+  // them. A rank that leaves needs this.
   void let_know(size_t rank) const {
     if (!providers.empty()) providers[rank]->leave();
   }
@@ -34,27 +34,27 @@ struct Wires {
     if (!sets.empty()) sets[rank]->wake();
   }
   std::vector<TcpTransport*> ends;
-  std::vector<WaitSet*> sets;  // the ends' own, if they sleep
+  std::vector<WaitSet*> sets;  // wait sets of `ends`, if they sleep
   std::atomic<int> lost{0};
   std::atomic<int> corrupted{0};
 };
 
-// `wires` receives the ends.
+// Makes transports that are connected by socket pairs; adds them to `wires`.
 std::vector<std::unique_ptr<TcpTransport>> make_wired(int ranks, std::shared_ptr<Wires> wires);
 
 Group make_shm(int ranks);
 Group make_tcp(int ranks);
 Group make_ucx(int ranks);
-Group make_rendezvous_ucx(int ranks);  // from 8 KiB on
-Group make_ofi(int ranks);             // by its provider of sockets
-Group make_rxm_ofi(int ranks);         // by one that is layered over connections
-// All on one host, so that shared memory must end a sleep on descriptors.
+Group make_rendezvous_ucx(int ranks);  // rendezvous protocol from 8 KiB on
+Group make_ofi(int ranks);             // provider of sockets
+Group make_rxm_ofi(int ranks);         // a provider that is layered over connections
+// All ranks are on one host, so that shared memory must end a sleep on descriptors.
 Group make_near(int ranks);
-// Two hosts: the even ranks on one, the odd ones on the other, each with one more for company.
+// Makes two more ranks than requested, the even ranks on one host and the odd ones on another.
 Group make_mixed(int ranks);
 Group make_mixed_ucx(int ranks);
 Group make_mixed_ofi(int ranks);
-// The host of each rank. Ranks of one host use shared memory, all other pairs TCP.
+// host_of[r] is the host of rank r. Ranks of one host use shared memory, all other pairs TCP.
 Group make_placed(const std::vector<int>& host_of);
 
 }  // namespace tutti::testing

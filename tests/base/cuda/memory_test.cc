@@ -12,7 +12,7 @@
 namespace tutti::cuda {
 namespace {
 
-TEST(Memory, PointersAreTold) {
+TEST(Memory, PointerAttributesAreReported) {
   const Context context(1);
   const DeviceMemory device(context, 1000);
   const PinnedMemory pinned(context, 100);
@@ -61,7 +61,7 @@ TEST(Memory, CopiesStayInTheirAllocation) {
            "CUDA_ERROR_INVALID_VALUE"));
 }
 
-TEST(Memory, OfAnotherThreadIsTakenAsItIs) {
+TEST(Memory, AnotherThreadsMemoryIsCopiedToo) {
   const Context here(0);
   const Context there(1);
   const DeviceMemory memory(there, 4096);
@@ -80,7 +80,7 @@ TEST(Memory, OfAnotherThreadIsTakenAsItIs) {
             CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
 }
 
-TEST(Memory, IsNotExportedWhereItIsTheHosts) {
+TEST(Memory, HostMemoryIsNotExported) {
   const Context context(0);
   const PinnedMemory pinned(context, 64);
   const CurrentContext current(context);

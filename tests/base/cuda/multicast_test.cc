@@ -96,7 +96,7 @@ TEST_F(Alone, CanBeMadeAgainAndAgain) {
   }
 }
 
-TEST(MulticastTeam, IsWholeBeforeAnyoneBindsAndTakesNoMore) {
+TEST(MulticastTeam, TeamIsCompleteBeforeAnyoneBindsAndTakesNoMore) {
   const Context first(0);
   const Context second(1);
   Multicast object(first, 2, kMiB);
@@ -111,7 +111,7 @@ TEST(MulticastTeam, IsWholeBeforeAnyoneBindsAndTakesNoMore) {
   EXPECT_TRUE(members_of(object.data()).empty());  // the second one has bound nothing
 }
 
-TEST(MulticastCalls, AreChecked) {
+TEST(MulticastCalls, ChecksCalls) {
   const Gpu gpu;
   CUmulticastObjectProp wanted{.numDevices = 1,
                                .size = 4 * kMiB,

@@ -1,4 +1,4 @@
-// A host without NVIDIA's driver.
+// Tests the error on a host without NVIDIA's driver.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 

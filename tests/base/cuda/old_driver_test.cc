@@ -1,4 +1,4 @@
-// A driver that is too old.
+// Tests the error of a driver that is too old.
 #include <gtest/gtest.h>
 
 #include "base/cuda/api.h"

@@ -45,7 +45,7 @@ TEST(Order, BetweenStreamsByEvents) {
   EXPECT_EQ(gpu.read(second.handle(), a), Words(256, 55));
 }
 
-TEST(Order, OfTheLegacyStreamAndBlockingOnes) {
+TEST(Order, TheLegacyStreamWaitsForBlockingStreams) {
   const Gpu gpu;
   CUstream blocking = nullptr;
   api().stream_create(&blocking, CU_STREAM_DEFAULT);
@@ -77,7 +77,7 @@ TEST(Order, KernelsOfSeveralStreamsRunAtATime) {
   for (const Stream& stream : streams) EXPECT_TRUE(is_done(stream.handle()));
 }
 
-TEST(Order, EventsTellWhenAndHowLong) {
+TEST(Order, EventsMeasureTimes) {
   const Gpu gpu;
   const Stream stream(gpu.context);
   const PinnedMemory flags(gpu.context, 2 * sizeof(uint64_t));
@@ -115,7 +115,7 @@ TEST(Order, AStreamWaitsForAWord) {
   EXPECT_EQ(gpu.read(stream.handle(), memory), Words(1, 8));
 }
 
-TEST(Order, OfCallsInWhateverStreams) {
+TEST(Order, CallsOfAllStreamsRunInOrder) {
   const Gpu gpu;
   const Stream first(gpu.context);
   const Stream second(gpu.context);

@@ -49,7 +49,7 @@ TEST(Processes, ReadAndWriteEachOthersMemory) {
   });
 }
 
-TEST(Processes, WhatIsClosedByAllIsUnmapped) {
+TEST(Processes, MemoryThatAllHaveClosedIsUnmapped) {
   const Pipe there;
   const Pipe back;
   const Child exporter([&] {
@@ -75,7 +75,7 @@ TEST(Processes, WhatIsClosedByAllIsUnmapped) {
   });
 }
 
-TEST(Processes, MemoryOfOneThatEndedIsAnError) {
+TEST(Processes, MemoryOfAnEndedProcessIsAnError) {
   const Pipe there;
   {
     const Child exporter([&] {
@@ -100,7 +100,7 @@ TEST(Processes, MemoryOfOneThatEndedIsAnError) {
   });
 }
 
-TEST(Processes, AForkedOneHasNoCuda) {
+TEST(Processes, ForkedProcessesHaveNoCuda) {
   const Child parent([] {
     const Context context(0);
     const Child child([&] {

@@ -1,4 +1,4 @@
-// SharedMemory and Multicast between processes, by each way of sharing.
+// Tests SharedMemory and Multicast between processes, by each way of sharing.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -72,7 +72,7 @@ TEST_P(Shared, MemoryIsReadAndWrittenByBoth) {
   });
 }
 
-TEST_P(Shared, MemoryOfOneThatWasKilledIsAnErrorUnlessItIsOpen) {
+TEST_P(Shared, MemoryOfAKilledProcessIsAnErrorUnlessItIsOpen) {
   const Pipe there;
   const Pipe gone;
   std::optional<Child> importer;

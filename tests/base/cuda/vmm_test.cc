@@ -72,7 +72,7 @@ TEST_F(Vmm, IsMappedWhereAddressesAreReservedAndFree) {
   };
   EXPECT_EQ(map(at + kMiB, 2 * kMiB, 0), CUDA_ERROR_INVALID_VALUE);      // not aligned
   EXPECT_EQ(map(at, 4 * kMiB, 0), CUDA_ERROR_INVALID_VALUE);             // more than there is
-  EXPECT_EQ(map(at, 2 * kMiB, 2 * kMiB), CUDA_ERROR_INVALID_VALUE);      // must be from its start
+  EXPECT_EQ(map(at, 2 * kMiB, 2 * kMiB), CUDA_ERROR_INVALID_VALUE);      // only offset 0 is allowed
   EXPECT_EQ(map(at + 4 * kMiB, 2 * kMiB, 0), CUDA_ERROR_INVALID_VALUE);  // not reserved
   EXPECT_EQ(map(at, 2 * kMiB, 0), CUDA_SUCCESS);
   EXPECT_EQ(map(at, 2 * kMiB, 0), CUDA_ERROR_INVALID_VALUE);  // not free
@@ -87,7 +87,7 @@ TEST_F(Vmm, IsMappedWhereAddressesAreReservedAndFree) {
   EXPECT_EQ(api().mem_release.result(memory), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_F(Vmm, IsOutOfReachWithoutAccessAndStaysMappedWhenReleased) {
+TEST_F(Vmm, AccessIsRequiredAndReleasedMemoryStaysMapped) {
   const auto memory = create(2 * kMiB);
   const CUdeviceptr at = reserve(2 * kMiB);
   const CUmemAccessDesc yes = access(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -159,7 +159,7 @@ TEST_F(Vmm, AnotherDeviceOfTheProcessGetsAccess) {
   synchronize(stream.handle());
 }
 
-TEST_F(Vmm, OfTheSameProcessCanBeImportedTwice) {
+TEST_F(Vmm, ImportsTwiceInTheSameProcess) {
   const SharedMemory memory(gpu.context, 1000);
   const AllocationHandle handle = import_handle(gpu.context, memory.exported().handle);
   const Mapping mapping(gpu.context, handle, memory.size(), 0);
@@ -189,7 +189,7 @@ TEST_F(Vmm, TooMuchIsAnErrorAndLeavesNothing) {
   EXPECT_TRUE(says(error_of([&] { SharedMemory(gpu.context, size_t{1} << 40); }),
                    "cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY"));
   EXPECT_EQ(testing::open_descriptors(), descriptors);
-  const SharedMemory all_of_it(gpu.context, size_t{63} << 30);  // earlier tests' has been freed
+  const SharedMemory all_of_it(gpu.context, size_t{63} << 30);  // earlier tests freed theirs
 }
 
 }  // namespace

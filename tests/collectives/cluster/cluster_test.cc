@@ -94,7 +94,7 @@ TEST(Cluster, RanksTakeSomeOfAHostOrWholeHosts) {
   EXPECT_THAT(refusal("p5:2", 64), HasSubstr("room for 16 ranks, not for 64"));
 }
 
-TEST(Cluster, TellsWhatIsWrong) {
+TEST(Cluster, ReportsWhatIsWrong) {
   EXPECT_THAT(refusal("dgx-h10"),
               AllOf(HasSubstr("unknown cluster 'dgx-h10'"), HasSubstr("did you mean dgx-h100?")));
   EXPECT_THAT(refusal("p5:0"), HasSubstr("0 is not a number of hosts"));
@@ -114,7 +114,7 @@ TEST(Cluster, TellsWhatIsWrong) {
   EXPECT_THAT(refusal("99999xH100"), HasSubstr("GPUs per host exceed the limit"));
 }
 
-TEST(Cluster, OfNetworksNothingIsACluster) {
+TEST(Cluster, NetworksAreNotClusters) {
   for (const char* text : {"switch:8", "ring:8", "fat-tree:k=16", "torus:4x4", "synthetic",
                            "package:2 core:4 pu:1", "4x4", ""}) {
     EXPECT_FALSE(is_cluster(text)) << text;
@@ -139,7 +139,7 @@ TEST_F(ClusterFile, HasAllParameters) {
   EXPECT_EQ(load_cluster(path, 64).hosts, 8);
 }
 
-TEST_F(ClusterFile, TellsWhatIsWrong) {
+TEST_F(ClusterFile, ReportsWhatIsWrong) {
   const std::string good = to_json(load_cluster("p5:2"));
   const auto with = [&](const std::string& from, const std::string& to) {
     std::string text = good;

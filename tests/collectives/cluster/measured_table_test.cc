@@ -137,7 +137,7 @@ TEST(MeasuredTable, TakesTheMedianOfACall) {
   EXPECT_EQ(read("bytes,time\n1024,30\n1024,90\n1024,31\n", defaults).calls.at(0).us, 31);
 }
 
-TEST(MeasuredTable, TellsWhatIsMissing) {
+TEST(MeasuredTable, NamesWhatIsMissing) {
   EXPECT_THAT(refusal("nothing of the kind\n"), HasSubstr("no measured call found"));
   EXPECT_THAT(refusal(std::string("all_reduce_perf\n") + kHead + kRows),
               HasSubstr("table.txt, line 5: the output does not list the ranks"));

@@ -33,7 +33,7 @@ Collective named(const std::string& name) {
   return name == "alltoall" ? Collective::all_to_all : parse_collective(name).value();
 }
 
-// One system's collective with one setting each, keyed by the first seven columns except the
+// Returns one table per system, collective and setting, named by the first seven columns except the
 // source.
 std::vector<Published> tables_of(const std::filesystem::path& file) {
   std::ifstream in(file);

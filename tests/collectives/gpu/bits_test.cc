@@ -113,7 +113,7 @@ class Bits : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(All, Bits, ::testing::Values(2, 3, 4, 5, 7, 8),
                          [](const auto& info) { return std::to_string(info.param); });
 
-TEST_P(Bits, AreThoseOfTheProcessor) {
+TEST_P(Bits, MatchTheProcessor) {
   const int ranks = GetParam();
   const auto p = static_cast<size_t>(ranks);
   const std::vector<Call> calls = calls_for(ranks);

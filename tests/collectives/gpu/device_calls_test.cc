@@ -68,7 +68,7 @@ std::vector<int32_t> counting(size_t count, int32_t first) {
   return values;
 }
 
-// By kernels, and staged through host memory.
+// Parameter: the protocol of calls: by kernels (auto), or staged through host memory.
 class DeviceCallsBy : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { settings().set("TUTTI_GPU_PROTOCOL", GetParam()); }
@@ -146,7 +146,7 @@ TEST_P(DeviceCallsBy, AnAbortEndsThoseThatWait) {
 
 // Includes a message by lines that is shorter than the expected one, and calls that use different
 // protocols.
-TEST_P(DeviceCallsBy, CallsThatDoNotFitAreTold) {
+TEST_P(DeviceCallsBy, MismatchedCallsAreReported) {
   for (const size_t other : {63, 8000, 500'000}) {
     const auto errors = testing::run_ranks_catching(3, [&](const Job& job) {
       Communicator comm = Communicator::init(job);
@@ -221,8 +221,8 @@ TEST_P(DeviceCallsBy, OperatorsOfTheCallersAndFactors) {
   }
 }
 
-// Longer than one staged slice.
-TEST_P(DeviceCallsBy, LongOnes) {
+// The buffers are longer than one staged slice.
+TEST_P(DeviceCallsBy, RunOnLongBuffers) {
   run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     constexpr size_t kCount = 3'333'333;
@@ -243,7 +243,8 @@ TEST_P(DeviceCallsBy, LongOnes) {
   });
 }
 
-// In streams that wait for each other; one call's output is the next call's input.
+// The calls run in streams that wait for each other, and one call's output is the next call's
+// input.
 TEST_P(DeviceCallsBy, FollowEachOther) {
   run_ranks(3, [](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -264,7 +265,7 @@ TEST_P(DeviceCallsBy, FollowEachOther) {
   });
 }
 
-// Also if the first call is captured, and after an earlier one.
+// The captured calls are the communicator's first ones, or follow an earlier call.
 TEST_P(DeviceCallsBy, AGraphIsReplayed) {
   for (const bool made_before : {false, true}) {
     run_ranks(2, [made_before](const Job& job) {
@@ -288,8 +289,8 @@ TEST_P(DeviceCallsBy, AGraphIsReplayed) {
   }
 }
 
-// In the order of the calls; otherwise the ranks would wait for each other forever.
-TEST_P(DeviceCallsBy, OfTwoCommunicatorsInOneGroupAndStream) {
+// Kernels run in the order of the calls; otherwise the ranks would wait for each other forever.
+TEST_P(DeviceCallsBy, TwoCommunicatorsShareAGroupAndStream) {
   run_ranks(2, [](const Job& job) {
     Communicator first = Communicator::init(job);
     Communicator second = first.split(0, -first.rank());
@@ -390,7 +391,7 @@ TEST(DeviceCalls, OneThreadIsSeveralRanks) {
 
 // A mixture of experts makes many kinds of calls, because block lengths differ in each step. Device
 // memory kept by the library does not grow with their number.
-TEST(DeviceCalls, OfManyKindsNeedLittleMemory) {
+TEST(DeviceCalls, ManyKindsOfCallsNeedLittleMemory) {
   using Allocations = size_t();
   void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW);
   auto* const allocations = reinterpret_cast<Allocations*>(::dlsym(driver, "cuFakeAllocations"));

@@ -19,14 +19,14 @@ namespace tutti::testing {
 // How calls are run.
 struct GpuSetting {
   gpu::Protocol protocol = gpu::Protocol::simple;
-  uint32_t blocks = 1;  // at most
+  uint32_t blocks = 1;  // maximum
   unsigned threads = 7;
-  bool lends = false;              // as if all buffers were in windows,
-  bool joins = false;              // which all ranks read and write at once,
-  bool by_switch = false;          // by multicast addresses
-  bool overwrites_inputs = false;  // once the rank's kernel has ended
+  bool lends = false;              // as if all buffers were in windows
+  bool joins = false;              // all ranks access the buffers at once
+  bool by_switch = false;          // sums use multicast addresses
+  bool overwrites_inputs = false;  // as soon as the rank's kernel has ended
   uint64_t seed = 1;
-  std::chrono::milliseconds patience{60'000};  // then all ranks are stopped
+  std::chrono::milliseconds patience{60'000};  // afterwards all ranks are stopped
 };
 
 class EmulatedGpus {

@@ -68,7 +68,7 @@ class EveryAlgorithm : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(On, EveryAlgorithm, ::testing::Range(2, 9),
                          [](const auto& info) { return std::to_string(info.param); });
 
-TEST_P(EveryAlgorithm, IsRight) {
+TEST_P(EveryAlgorithm, GivesTheRightResult) {
   const int ranks = GetParam();
   EmulatedGpus gpus(ranks, kShape);
   int tried = 0;
@@ -83,7 +83,7 @@ TEST_P(EveryAlgorithm, IsRight) {
   EXPECT_GT(tried, 30);
 }
 
-TEST(AlgorithmsOfMscclFiles, AreRight) {
+TEST(AlgorithmsOfMscclFiles, GiveTheRightResult) {
   const std::filesystem::path folder = testing::test_data("msccl");
   if (folder.empty()) GTEST_SKIP() << testing::kNoTestData;
   constexpr int kMostRanks = 16;

@@ -182,7 +182,7 @@ TEST_P(Executors, AStopEndsAKernelThatWaits) {
   });
 }
 
-TEST_P(Executors, CallsThatDoNotFitAreToldAndEnd) {
+TEST_P(Executors, MismatchedCallsAreReportedAndEnd) {
   std::atomic<int> told{0};
   on_all_ranks([&](int rank, Meeting& meeting) {
     Rank self(rank, meeting, rank == 1 ? 65 : 64, GetParam(), "recursive_doubling");

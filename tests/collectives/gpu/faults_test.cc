@@ -48,7 +48,7 @@ bool is_noticed(const GpuSetting& way, std::chrono::milliseconds patience = std:
   return is_wrong_by(kKernel, way, patience, seeds);
 }
 
-TEST(Faults, TheRulesAsTheyAreAreRight) {
+TEST(Faults, TheUnbrokenRulesAreRight) {
   constexpr std::chrono::minutes kLong{1};
   constexpr uint64_t kFew = 15;
   EXPECT_FALSE(is_noticed<Rules>(kSimple, kLong, kFew));

@@ -30,7 +30,7 @@ constexpr host_gpu::NamedKernel kUnfenced{
         },
     .parameter_bytes = sizeof(gpu::Launch)};
 
-TEST(Fences, AMissingOneIsSeen) {
+TEST(Fences, AMissingFenceIsReported) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(

@@ -66,7 +66,7 @@ bool from_all(const Action& action) { return action.from_all; }
 bool to_all(const Action& action) { return action.to_all; }
 bool is_given(const Action& action) { return action.given; }
 
-// Mailboxes of many peers are smaller, and large enough for a message that is not divided.
+// Mailboxes of many peers are smaller, but large enough for a message that is not divided.
 TEST(MailboxShape, NeedsABoundedPartOfTheMemory) {
   static_assert(gpu::mailbox_shape_of(8).simple_bytes == gpu::kMailboxShape.simple_bytes);
   static_assert(gpu::kMailboxShape.total(72) > 750'000'000);

@@ -173,7 +173,7 @@ class MachineCode : public ::testing::Test {
   }
 };
 
-TEST_F(MachineCode, IsThereForEachTypeAndGpu) {
+TEST_F(MachineCode, EachTypeAndGpuHasIt) {
   std::map<std::string, std::set<std::string>> by_architecture;
   for (const auto& [name, kernel] : all_kernels()) {
     by_architecture[name.first].insert(name.second);
@@ -197,7 +197,8 @@ TEST_F(MachineCode, KeepsAllInRegisters) {
   });
 }
 
-// For slices of aligned memory. A copy has four vectors in flight, whatever the type.
+// Slices of aligned memory are accessed in units of 16 bytes. A copy has four of them in flight,
+// whatever the type.
 TEST_F(MachineCode, CopiesAndReducesSixteenBytesAtATime) {
   of_each([](const Kernel& kernel) {
     int of_vectors = 0;
@@ -230,8 +231,8 @@ TEST_F(MachineCode, SynchronizesWithAllGpusAndTheHost) {
   });
 }
 
-// If PTX supports it: four sums of 16 bytes in flight, those of 16-bit floats in float, with fences
-// between them and the ranks' writes through other addresses.
+// If PTX supports sums by the switch, a kernel has four of them of 16 bytes in flight, adds 16-bit
+// floats in float, and has fences between these sums and the ranks' writes through other addresses.
 TEST_F(MachineCode, LeavesSumsToTheSwitch) {
   for (const auto& [name, kernel] : all_kernels()) {
     SCOPED_TRACE(name.first + " " + name.second);
@@ -274,7 +275,7 @@ TEST_F(MachineCode, FencesBeforeEachWordThatIsPublished) {
       if (std::regex_match(one.name, is_word)) {
         EXPECT_TRUE(fenced) << one.name << " at " << std::hex << one.address;
         ++published;
-        continue;  // one fence does for all words
+        continue;  // one fence suffices for all words
       }
       fenced = false;
     }

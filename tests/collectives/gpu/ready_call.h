@@ -15,7 +15,7 @@
 namespace tutti::testing {
 
 struct ReadyCall {
-  // `lends`: as if the buffers were in windows; `joins`: in any order of operands.
+  // `lends`: as if the buffers were in windows. `joins`: operands may be combined in any order.
   ReadyCall(int rank, int ranks, const Algorithm& algorithm, Request request,
             const gpu::MailboxShape& shape, gpu::Protocol protocol, uint32_t blocks,
             bool lends = false, bool joins = false) {

@@ -76,7 +76,7 @@ class Windows : public ::testing::Test {
   void TearDown() override { settings().set("TUTTI_GPU_PROTOCOL", "auto"); }
 };
 
-// By every algorithm; messages are lent where possible.
+// Runs every algorithm, with lent messages where possible.
 TEST_F(Windows, GiveWhatHostCallsGive) {
   constexpr Collective kCollectives[] = {Collective::all_reduce, Collective::reduce_scatter,
                                          Collective::all_gather, Collective::all_to_all};
@@ -118,7 +118,7 @@ TEST_F(Windows, GiveWhatHostCallsGive) {
   }
 }
 
-// In float, which a switch can sum; the sums are exact.
+// Sums floats, which a switch can add. The values make the sums exact.
 TEST_F(Windows, LeaveSumsToTheSwitch) {
   using Uses = size_t();
   void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW);
@@ -203,9 +203,9 @@ TEST_F(Windows, CopyEnginesAreNotForRanksThatShareAContext) {
   EXPECT_NE(::testing::internal::GetCapturedStderr().find("calls use kernels"), std::string::npos);
 }
 
-// Different lengths, different places in the windows, and no window on one rank, whose call then
-// runs as a kernel: each is an error on all ranks.
-TEST_F(Windows, CopiesThatDoNotFitAreTold) {
+// Rank 2's call has another length, another place in the window, or no window and therefore runs as
+// a kernel: each is an error on all ranks.
+TEST_F(Windows, MismatchedCopiesAreReported) {
   if (testing::share_gpus(3)) GTEST_SKIP() << kNoCopies;
   settings().set("TUTTI_GPU_PROTOCOL", "engines");
   constexpr size_t kCount = 1000;
@@ -219,12 +219,12 @@ TEST_F(Windows, CopiesThatDoNotFitAreTold) {
        {Misfit{"a length", 1100, 0, true}, Misfit{"a place", kCount, 64, true},
         Misfit{"no window", kCount, 0, false}}) {
     SCOPED_TRACE(misfit.what);
-    std::barrier all_ended(3);  // before their memory goes
+    std::barrier all_ended(3);  // before memory is freed
     const auto errors = testing::run_ranks_catching(3, [&](const Job& job) {
       Communicator comm = Communicator::init(job);
       WindowedGpu gpu(comm, 6 * kCount);
       const cuda::DeviceMemory outside(cuda::Context(testing::gpu_of(comm.rank())), 12 * kCount);
-      const bool fits = comm.rank() != 2;  // whose copies touch no other rank's
+      const bool fits = comm.rank() != 2;
       const size_t count = fits ? kCount : misfit.count;
       Buffer outputs = gpu.part(fits ? 0 : misfit.shift, 3 * count);
       if (!fits && !misfit.in_window) outputs.data = outside.data();
@@ -244,7 +244,7 @@ TEST_F(Windows, CopiesThatDoNotFitAreTold) {
 TEST_F(Windows, AnAbortEndsCopiesThatWait) {
   if (testing::share_gpus(3)) GTEST_SKIP() << kNoCopies;
   settings().set("TUTTI_GPU_PROTOCOL", "engines");
-  std::barrier all_ended(3);  // before their memory goes
+  std::barrier all_ended(3);  // before memory is freed
   run_ranks(3, [&](const Job& job) {
     Communicator comm = Communicator::init(job);
     WindowedGpu gpu(comm, 1000);
@@ -266,19 +266,19 @@ TEST_F(Windows, AnAbortEndsCopiesThatWait) {
   });
 }
 
-TEST_F(Windows, OtherPlacesThanTheOthersAreACallThatDoesNotFit) {
+TEST_F(Windows, DifferentPlacesInWindowsAreAMismatch) {
   run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     WindowedGpu gpu(comm, 40'000);
     const Buffer data = gpu.part(comm.rank() == 1 ? 64 : 0, 30'000);
     comm.run(Request::all_reduce(as_const(data), data, ReduceOp::sum), gpu.options("two_shot"));
-    gpu.read(0, 1);  // ends
+    gpu.read(0, 1);  // the read completes
     while (!comm.failure()) std::this_thread::yield();
     EXPECT_EQ(comm.failure()->code(), ErrorCode::mismatch);
   });
 }
 
-TEST_F(Windows, OfUnequalLengthAreRefusedByAll) {
+TEST_F(Windows, AllRanksRefuseUnequalLengths) {
   run_ranks(3, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     const cuda::Context context(testing::gpu_of(comm.rank()));

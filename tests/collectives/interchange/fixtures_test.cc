@@ -36,7 +36,7 @@ class MscclFixtures : public ::testing::Test {
   std::vector<std::filesystem::path> files_;
 };
 
-TEST_F(MscclFixtures, AreAllProved) {
+TEST_F(MscclFixtures, AllVerify) {
   for (const std::filesystem::path& file : files_) {
     SCOPED_TRACE(file);
     const Imported imported = read_msccl(contents(file), file);
@@ -55,7 +55,7 @@ TEST_F(MscclFixtures, AreAllProved) {
   }
 }
 
-TEST_F(MscclFixtures, AreRefusedWithoutTheirLastLines) {
+TEST_F(MscclFixtures, MissingLastLinesAreRefused) {
   for (const std::filesystem::path& file : files_) {
     const std::string text = contents(file);
     for (const double part : {0.1, 0.5, 0.9}) {
@@ -94,7 +94,7 @@ TEST_F(MscclFixtures, SurviveAbsurdNumbers) {
   }
 }
 
-TEST_F(MscclFixtures, AreRefusedWithoutOneOfTheirMessages) {
+TEST_F(MscclFixtures, AMissingMessageIsRefused) {
   for (const std::filesystem::path& file : files_) {
     const std::string text = contents(file);
     const size_t type = text.find("type=\"s\"", text.size() / 2);

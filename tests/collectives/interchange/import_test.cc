@@ -32,7 +32,7 @@ std::string write(const std::string& name, const std::string& text) {
   return path;
 }
 
-TEST(MscclImport, IsAnAlgorithmOfTheCatalogue) {
+TEST(MscclImport, MakesAnAlgorithmOfTheCatalogue) {
   const Algorithm& algorithm = import_algorithm(write("exchange.xml", all_reduce(1)));
   EXPECT_EQ(algorithm.name, "exchange");
   EXPECT_EQ(algorithm.collective, Collective::all_reduce);
@@ -96,7 +96,7 @@ TEST(MscclImport, AFileThatIsNotThereIsNamed) {
   }
 }
 
-TEST(ImportRings, AreAnAllReduceOverAllOfThem) {
+TEST(ImportRings, CombinesAllRingsInOneAllReduce) {
   const std::string rings = R"({"rings": [[0, 1, 3, 2], [0, 2, 3, 1], [0, 3, 1, 2]], "more": 1})";
   const std::string path = write("box.json", rings);
   const Algorithm& algorithm = resolve_algorithm(Collective::all_reduce, path);

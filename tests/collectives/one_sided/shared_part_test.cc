@@ -37,7 +37,7 @@ class Part {
 
 bool nobody(int) { return false; }
 
-TEST(SharedPart, IsEnteredUntilItIsClosed) {
+TEST(SharedPart, ThreadsEnterUntilItIsClosed) {
   Part part;
   const SharedPart owner = part.of(0);
   const SharedPart other = part.of(1);
@@ -49,7 +49,7 @@ TEST(SharedPart, IsEnteredUntilItIsClosed) {
   EXPECT_TRUE(owner.close(kRanks, nobody)) << "who was refused is not inside";
 }
 
-TEST(SharedPart, IsClosedWhenAllThreadsHaveLeft) {
+TEST(SharedPart, CloseWaitsForAllThreadsInside) {
   Part part;
   const SharedPart owner = part.of(0);
   const SharedPart other = part.of(2);
@@ -75,7 +75,7 @@ TEST(SharedPart, IsClosedWhenAllThreadsHaveLeft) {
   leave.notify_all();
 }
 
-TEST(SharedPart, IsGivenUpWhereARankInsideHasDied) {
+TEST(SharedPart, CloseGivesUpIfARankInsideHasDied) {
   Part part;
   const SharedPart owner = part.of(0);
   static_cast<void>(part.of(1).enter());

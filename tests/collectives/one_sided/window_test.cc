@@ -106,7 +106,7 @@ TEST_P(Windows, HaveWhatWasPut) {
           const auto wanted = static_cast<uint8_t>(10 * round + static_cast<size_t>(from) + 1);
           const auto* const part = memory.data() + kEach * static_cast<uint64_t>(from);
           for (uint64_t i = 0; i < size; ++i) ASSERT_EQ(part[i], wanted) << size << ' ' << i;
-          // The same, read from the next rank.
+          // Reads the same data from the next rank.
           std::vector<uint8_t> read(size);
           window.get({read.data(), size, DType::u8}, (job.rank + 1) % ranks,
                      kEach * static_cast<uint64_t>(from));
@@ -156,7 +156,7 @@ TEST_P(Windows, AccumulateEveryOperatorAndType) {
   }
 }
 
-TEST_P(Windows, SumsArePreciselyThose) {
+TEST_P(Windows, SumsAreExact) {
   constexpr int kRanks = 4;
   run_ranks(kRanks, [&](const Job& job) {
     Communicator world = Communicator::init(job);
@@ -209,7 +209,7 @@ TEST_P(Windows, SwapsAreALock) {
 }
 
 // Each rank updates a number in place under exclusion while others accumulate into it.
-TEST_P(Windows, ExcludeOthersWhoCombine) {
+TEST_P(Windows, ExclusiveUpdatesExcludeAccumulates) {
   constexpr int kRanks = 3;
   constexpr int kTimes = 200;
   run_ranks(kRanks, [&](const Job& job) {
@@ -256,7 +256,7 @@ TEST_P(Windows, SignalsFollowWhatWasPut) {
       window.signal(to, 5);
       window.wait_signal(5);
       for (size_t i = 0; i < own.size(); ++i) ASSERT_EQ(memory[i], round) << i;
-      window.signal((job.rank + kRanks - 1) % kRanks, 6);  // it may be written again
+      window.signal((job.rank + kRanks - 1) % kRanks, 6);  // the part may be written again
       window.wait_signal(6);
     }
     for (int other = 0; other < kRanks; ++other) window.signal(other, 7, 10);
@@ -324,9 +324,9 @@ TEST_P(Windows, KeepUpWithAReferee) {
   }
 }
 
-// The same with ranks that die half-way: only calls to them fail, by an error that names them. What
-// they have flushed counts.
-TEST_P(Windows, GoOnWithoutTheDead) {
+// Ranks die half-way through random calls: only calls to them fail, with an error that names them.
+// Values that they have flushed count.
+TEST_P(Windows, ContinueWithoutDeadRanks) {
   for (const int ranks : {2, 3, 5, 8}) {
     const Player player{ranks, 4'000 / ranks};
     const std::vector<std::vector<uint64_t>> wanted = player.wanted();
@@ -364,7 +364,7 @@ TEST_P(Windows, GoOnWithoutTheDead) {
 }
 
 // A rank that computes without making calls still serves requests.
-TEST_P(Windows, AreServedWhileTheirOwnerComputes) {
+TEST_P(Windows, AccessesCompleteWhileTheOwnerComputes) {
   settings().set("TUTTI_PROGRESS_THREAD", "1");
   std::atomic<bool> has_read = false;
   run_ranks(2, [&](const Job& job) {
@@ -410,7 +410,7 @@ TEST_P(Windows, RefuseWhatIsOutside) {
 }
 
 // A thread signals another thread of its rank, with no other rank to wake it.
-TEST_P(Windows, HearTheirOwnThreads) {
+TEST_P(Windows, ThreadsReceiveSignalsOfTheirOwnRank) {
   for (const int ranks : {1, 2}) {
     run_ranks(ranks, [&](const Job& job) {
       Communicator world = Communicator::init(job);
@@ -432,7 +432,7 @@ TEST_P(Windows, NameARankThatIsGone) {
     Part<uint32_t> memory(world, 4);
     Window& window = memory.window;
     if (job.rank == 2) return;
-    while (true) window.flush(2);  // some may be served before it has left
+    while (true) window.flush(2);  // flushes may succeed before rank 2 has left
   });
   ASSERT_TRUE(errors[0].has_value() && errors[1].has_value());
   // The first rank to notice gives up, and the other may learn of that first.

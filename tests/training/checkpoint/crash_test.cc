@@ -33,7 +33,8 @@ int status_of(const std::function<int()>& work) {
   return status;
 }
 
-// Kills itself at the n-th point between two phases of the protocol, on any rank.
+// Saves in a child process that kills itself at the n-th point between two phases of the protocol,
+// on any rank. Returns the child's status.
 int save_and_die(const std::string& directory, int ranks, uint64_t step, int moment,
                  bool in_background) {
   return status_of([&] {
@@ -58,7 +59,7 @@ size_t temporaries(const std::string& directory) {
   return count;
 }
 
-// Returns the number of such points.
+// Kills a save at each point between two phases in turn. Returns the number of points.
 int kill_at_every_moment(int ranks, uint64_t old_step, uint64_t new_step,
                          bool in_background = false) {
   int moment = 0;
@@ -73,7 +74,8 @@ int kill_at_every_moment(int ranks, uint64_t old_step, uint64_t new_step,
 
     const Checkpoint found = Checkpoint::open(scratch.path());
     found.verify();
-    // The old checkpoint until the new one is published; never again afterwards.
+    // The directory shows the old checkpoint until the new one is published, and never again
+    // afterwards.
     const bool old = found.manifest().world() == 3;
     EXPECT_TRUE(!old || old_ones == moment) << "the new one was there before";
     old_ones += old;
@@ -89,17 +91,17 @@ int kill_at_every_moment(int ranks, uint64_t old_step, uint64_t new_step,
   return moment;
 }
 
-TEST(Crash, AtAnyMomentTheOldOrTheNewOneIsWhole) {
+TEST(Crash, OldOrNewCheckpointIsWholeAtAnyMoment) {
   EXPECT_GT(kill_at_every_moment(1, 1, 2), 20);
   EXPECT_GT(kill_at_every_moment(2, 1, 2), 25);
 }
 
-TEST(Crash, InTheBackgroundToo) {
+TEST(Crash, BackgroundSavesSurviveToo) {
   EXPECT_GT(kill_at_every_moment(1, 1, 2, true), 20);
   EXPECT_GT(kill_at_every_moment(2, 1, 2, true), 25);
 }
 
-TEST(Crash, NoMomentIsWithoutAStepThatIsReplaced) { EXPECT_GT(kill_at_every_moment(1, 2, 2), 20); }
+TEST(Crash, ReplacedStepExistsAtAnyMoment) { EXPECT_GT(kill_at_every_moment(1, 2, 2), 20); }
 
 TEST(Crash, ADiskThatIsFullOnOneRankFailsAllAndLeavesTheOldOne) {
   const Scratch scratch;
@@ -199,7 +201,7 @@ void fail_on_a_full_disk(bool in_background) {
 }
 
 TEST(Crash, ADiskWithoutSpaceFailsAllAndLeavesTheOldOne) { fail_on_a_full_disk(false); }
-TEST(Crash, SoDoesOneInTheBackground) { fail_on_a_full_disk(true); }
+TEST(Crash, ADiskWithoutSpaceFailsBackgroundSavesToo) { fail_on_a_full_disk(true); }
 
 TEST(Crash, ADirectoryThatCannotBeMadeFailsAll) {
   const Scratch scratch;

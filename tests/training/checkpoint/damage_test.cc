@@ -28,7 +28,7 @@ class Damage : public ::testing::Test {
   std::string run() const { return scratch_.path("run"); }
   std::string file(const char* name) const { return scratch_.path("run/step-00000002/") + name; }
 
-  // Returns the error of a resumed training, in which this rank of three reads its part.
+  // Returns the error of reading all tensors of the run's checkpoint, as a resumed training does.
   std::string resume_error() const {
     return error_of([&] {
       const Checkpoint checkpoint = Checkpoint::open(run());
@@ -95,14 +95,14 @@ TEST_F(Damage, AMissingFileIsRefused) {
   expect_refused("step-00000002");
 }
 
-// A complete file of another run with the same size.
+// Replaces a rank's file by the other rank's complete file.
 TEST_F(Damage, ExchangedFilesAreRefused) {
   fs::rename(file(kFiles[1]), file("other"));
   fs::copy_file(file(kFiles[2]), file(kFiles[1]));
   expect_refused(kFiles[1]);
 }
 
-TEST_F(Damage, WhereNothingIsWholeNoneIsPromised) {
+TEST_F(Damage, NoCheckpointIsPromisedIfNoneIsWhole) {
   for (const char* step : {"step-00000001/", "step-00000002/"}) {
     fs::resize_file(run() + '/' + step + kFiles[2], 100);
   }
@@ -112,7 +112,7 @@ TEST_F(Damage, WhereNothingIsWholeNoneIsPromised) {
                     HasSubstr("; step 1: ")));
 }
 
-TEST_F(Damage, ARunGoesOnFromTheNewestWholeStep) {
+TEST_F(Damage, ARunResumesFromTheNewestWholeStep) {
   expect_sample(choose_step(run(), std::nullopt).checkpoint, 2);
   fs::resize_file(file(kFiles[2]), 100);
   const ChosenStep chosen = choose_step(run(), std::nullopt);
@@ -207,7 +207,7 @@ TEST_F(Damage, VerifyReadsAllFiles) {
   std::string altered = read_bytes(file(kFiles[2]));
   altered.back() = static_cast<char>(altered.back() ^ 1);
   write_bytes(file(kFiles[2]), altered);
-  const Checkpoint checkpoint = Checkpoint::open(run());  // reads none
+  const Checkpoint checkpoint = Checkpoint::open(run());  // does not read the data files
   EXPECT_THAT(error_of([&] { checkpoint.verify(); }), HasSubstr(kFiles[2]));
 }
 
@@ -223,7 +223,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text.replace(at, from.size(), to);
 }
 
-TEST(Manifest, IsRefusedWhereItMakesNoSense) {
+TEST(Manifest, InconsistentManifestsAreRefused) {
   Manifest manifest{.step = 3,
                     .model = "m",
                     .state = Json::object(),
@@ -274,8 +274,8 @@ TEST(Manifest, IsRefusedWhereItMakesNoSense) {
       HasSubstr("the/file"));
 }
 
-// As before slices were introduced.
-TEST(Manifest, OfTheFirstVersionIsRead) {
+// The format that was written before slices were introduced.
+TEST(Manifest, VersionOneIsRead) {
   const Manifest manifest = parse_manifest(
       with_checksum(R"("format":"tutti-checkpoint","version":1,"step":3,"model":"m","state":{},
         "files":[{"bytes":64,"xxh3_64":"0"},{"bytes":64,"xxh3_64":"0"}],

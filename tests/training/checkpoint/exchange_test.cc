@@ -44,7 +44,7 @@ void write_floats(const std::string& path, const std::vector<TensorInfo>& tensor
   writer.finish();
 }
 
-TEST(Export, IsTheModelByItsPlainNames) {
+TEST(Export, WritesTheModelUnderItsPlainNames) {
   const Scratch scratch;
   save_sample_well(scratch.path("run"), 3, 4);
   const Checkpoint checkpoint = Checkpoint::open(scratch.path("run"));
@@ -90,7 +90,7 @@ TEST(Export, LeavesNothingWhereItFails) {
 }
 
 // Width 2: Conv1D stores 2 inputs x 6 outputs, row by row.
-TEST(Import, OfHuggingFacesGpt2TransposesItsLinearLayers) {
+TEST(Import, TransposesLinearLayersOfHuggingFaceGpt2) {
   for (const std::string prefix : {"", "transformer."}) {
     const Scratch scratch;
     const std::string h = prefix + "h.0.";
@@ -129,7 +129,7 @@ TEST(Import, OfHuggingFacesGpt2TransposesItsLinearLayers) {
   }
 }
 
-// More than one block of the transposition.
+// The matrices have more than one block of the transposition.
 TEST(Import, TransposesLargeMatrices) {
   const Scratch scratch;
   constexpr int64_t kWidth = 67;

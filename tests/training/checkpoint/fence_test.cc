@@ -45,7 +45,7 @@ class Fences : public ::testing::Test {
  protected:
   std::string path() const { return scratch_.path("run"); }
 
-  // A writer that begins in the directory on another host.
+  // Starts a writer on another host in the directory.
   std::unique_ptr<RunDirectory> begin(const WriterHistory& history) const {
     fs::remove(path() + "/" + kLockFile);
     auto directory =
@@ -56,7 +56,7 @@ class Fences : public ::testing::Test {
   std::string refusal(const WriterHistory& history) const {
     return error_of([&] { begin(history); });
   }
-  // Returns its output.
+  // Saves a step from one rank; returns the rank's error, or "".
   std::string save(
       RunDirectory& directory, uint64_t step,
       const std::function<void(std::string_view)>& at_phase = [](auto) {}) const {
@@ -70,7 +70,7 @@ class Fences : public ::testing::Test {
   const Scratch scratch_;
 };
 
-TEST_F(Fences, EachStepAndTheLockSayWhoWrites) {
+TEST_F(Fences, EachStepAndTheLockNameTheWriter) {
   const auto directory = begin(kAsAll);
   EXPECT_EQ(save(*directory, 10), "");
   EXPECT_EQ(writer_of(10), kAll);
@@ -78,7 +78,7 @@ TEST_F(Fences, EachStepAndTheLockSayWhoWrites) {
   EXPECT_THAT(read_bytes(path() + "/lock"), HasSubstr(" start 0 4660\n"));
 }
 
-TEST_F(Fences, WhoIsLeftTakesOverAndTheOldWriterIsRefused) {
+TEST_F(Fences, SurvivorsTakeOverAndTheOldWriterIsRefused) {
   const auto all = begin(kAsAll);
   EXPECT_EQ(save(*all, 10), "");
   const auto left = begin(kAsLeft);
@@ -92,8 +92,9 @@ TEST_F(Fences, WhoIsLeftTakesOverAndTheOldWriterIsRefused) {
   EXPECT_THAT(refusal(kAsAll), HasSubstr(kRefusal)) << "an older membership";
 }
 
-// Both follow the same membership, and the second one has seen more deaths since.
-TEST_F(Fences, OnePartOfAJobGoesOn) {
+// Both refused writers follow the same membership as `left`. The second one has observed another
+// death since.
+TEST_F(Fences, OnePartOfAJobContinues) {
   begin(kAsAll);
   const auto left = begin(kAsLeft);
   EXPECT_EQ(save(*left, 10), "");
@@ -103,7 +104,7 @@ TEST_F(Fences, OnePartOfAJobGoesOn) {
   EXPECT_EQ(save(*left, 20), "");
 }
 
-TEST_F(Fences, OnePartHasItWhereNobodyHadBegun) {
+TEST_F(Fences, OnePartTakesADirectoryThatNobodyHadBegun) {
   const auto left = begin({.writers = {kAll, kLeft}});
   EXPECT_THAT(refusal({.writers = {kAll, kRight}}), HasSubstr(kRefusal));
 }
@@ -141,7 +142,7 @@ TEST_F(Fences, TheLockOfAWriterThatIsPassedOverIsTaken) {
               HasSubstr("another job uses"));
 }
 
-TEST_F(Fences, AFenceThatWasRemovedIsNotedAndComesAgainHigher) {
+TEST_F(Fences, ARemovedFenceIsAnErrorAndTheNextOneIsHigher) {
   const auto first = begin(kAsAll);
   const auto second = begin(kAsLeft);
   EXPECT_EQ(save(*second, 10), "");
@@ -180,7 +181,7 @@ class Moments : public Fences {
       published[each] = kLeft;
     }
   }
-  // All ranks publish the steps `before` and then step 20. At each moment of the latter, the
+  // All ranks publish the steps `before` and then step 20. At each moment of step 20's save, the
   // surviving ranks take over: from the newest step or, with `again`, from before step 20.
   void take_over_at_every_moment(const std::vector<uint64_t>& before, bool again) const {
     int refused = 0, in_time = 0, moment = 0;

@@ -114,7 +114,7 @@ TEST(RoundTrip, HalvesAndIntegersAreStoredAsTheyAre) {
             "");
 }
 
-TEST(RoundTrip, WhatIsNotThereIsSaid) {
+TEST(RoundTrip, MissingDataIsReported) {
   const Scratch scratch;
   save_sample_well(scratch.path("run"), 2, 1);
   const Checkpoint checkpoint = Checkpoint::open(scratch.path("run"));

@@ -37,7 +37,7 @@ class Directory : public ::testing::Test {
   std::string path() const { return scratch_.path("run"); }
   std::string path(const std::string& name) const { return path() + "/" + name; }
 
-  // A job that saves these steps, and keeps `keep` of them.
+  // Runs a job that saves these steps and keeps `keep` of them.
   void save(const RunStart& start, const std::vector<uint64_t>& steps, int keep = 0) const {
     RunDirectory directory(path(), start);
     directory.begin();
@@ -51,7 +51,7 @@ class Directory : public ::testing::Test {
   std::string run_of(int64_t step) const {
     return Checkpoint::open(path(step_name(step))).manifest().run;
   }
-  // Returns the messages at its start.
+  // Begins a run; returns what that prints.
   std::string begin(const RunStart& start) const {
     ::testing::internal::CaptureStderr();
     RunDirectory(path(), start).begin();
@@ -75,8 +75,8 @@ TEST_F(Directory, ARunHasOneIdentityInAllOfItsStepsAndResumes) {
   EXPECT_EQ(run_of(3), run_of(1));
 }
 
-// For launchers that restart ranks.
-TEST_F(Directory, WithoutAStepMayBeResumedAsANewRun) {
+// Launchers that restart ranks rely on this.
+TEST_F(Directory, DirectoriesWithoutAStepMayBeResumedAsANewRun) {
   EXPECT_THAT(refusal(kResume), HasSubstr("there is no directory"));
   EXPECT_FALSE(RunDirectory::check(path(), kResumeOrNew));
   save(kResumeOrNew, {});
@@ -89,7 +89,7 @@ TEST_F(Directory, WithoutAStepMayBeResumedAsANewRun) {
   EXPECT_NE(refusal(kResumeOrNew), "") << "what is damaged is not given up in silence";
 }
 
-TEST_F(Directory, OfAnotherRunIsRefusedWithBothNames) {
+TEST_F(Directory, AnotherRunsDirectoryIsRefusedWithBothNames) {
   save(kNew, {1, 40});
   const std::string said = refusal(kNew);
   EXPECT_THAT(said,
@@ -108,7 +108,7 @@ TEST_F(Directory, ADamagedRunIsNoReasonToStartAnother) {
   EXPECT_THAT(refusal(kNew), HasSubstr("a run whose steps cannot be read (its last step is 7)"));
 }
 
-TEST_F(Directory, IsOverwrittenWhenTheNewRunHasItsFirstStep) {
+TEST_F(Directory, OverwritesAfterTheNewRunsFirstStep) {
   save(kNew, {10, 20, 30});
   const std::string old = run_of(10);
   {
@@ -206,7 +206,7 @@ TEST_F(Directory, TheLockOfAKilledJobIsNoObstacle) {
 
 // --- where a run resumes ---
 
-TEST_F(Directory, GoesOnFromTheNewestWholeStepAndSetsDamagedOnesAside) {
+TEST_F(Directory, ResumesFromTheNewestWholeStepAndSetsDamagedOnesAside) {
   save(kNew, {10, 20, 30});
   damage(30);
   fs::remove(path("step-00000020/checkpoint.json"));
@@ -242,7 +242,7 @@ TEST_F(Directory, GoesBackToAStepAndLosesNoLaterOne) {
   EXPECT_THAT(steps_in(path()), ElementsAre(10, 20, 30));
   EXPECT_THAT(steps_in(path("set-aside-1")), ElementsAre(30, 40));
   Checkpoint::open(path("set-aside-1/step-00000040")).verify();
-  // Once more: the first set-aside steps stay.
+  // Sets steps aside again: the steps that were set aside before stay.
   EXPECT_THAT(begin({.resume = true, .step = 20}), HasSubstr("set-aside-2"));
   EXPECT_THAT(steps_in(path("set-aside-1")), ElementsAre(30, 40));
   EXPECT_THAT(refusal({.resume = true, .step = 25}),
@@ -276,7 +276,7 @@ TEST_F(Directory, AStepsFolderIsNoRunsDirectory) {
   EXPECT_THAT(begin(kResume), HasSubstr("was renamed: it holds step 10"));
 }
 
-TEST_F(Directory, WithTwoRunsGoesOnWithTheLatestOrIsTold) {
+TEST_F(Directory, TwoRunsResumeTheLatestOrAreReported) {
   save(kNew, {10, 20});
   const std::string first = run_of(10);
   fs::rename(path(), scratch_.path("first"));
@@ -296,7 +296,7 @@ TEST_F(Directory, WithTwoRunsGoesOnWithTheLatestOrIsTold) {
   Checkpoint::open(path("set-aside-1/step-00000020")).verify();
 }
 
-TEST_F(Directory, NothingToResumeIsSaid) {
+TEST_F(Directory, NothingToResumeIsReported) {
   EXPECT_THAT(refusal(kResume), HasSubstr("there is no directory"));
   EXPECT_FALSE(fs::exists(path())) << "and none is made";
   fs::create_directories(path());
@@ -320,7 +320,7 @@ void forget_the_run(const std::string& folder) {
               cat("{\"xxh3_64\": \"", checksum_of(std::as_bytes(std::span(rest))), "\",\n", rest));
 }
 
-TEST_F(Directory, AnEarlierFormatGoesOnAndGetsAnIdentity) {
+TEST_F(Directory, AnEarlierFormatResumesAndGetsAnIdentity) {
   save(kNew, {10, 20, 30});
   for (const int64_t step : {10, 20, 30}) forget_the_run(path(step_name(step)));
   EXPECT_THAT(refusal(kNew), HasSubstr("without an identity"));
@@ -332,8 +332,8 @@ TEST_F(Directory, AnEarlierFormatGoesOnAndGetsAnIdentity) {
   EXPECT_THAT(begin(kResume), HasSubstr("continues from step 30"));
 }
 
-// A second run had moved `latest` back: the steps that it had not removed are kept.
-TEST_F(Directory, AnEarlierFormatGoesOnFromLatest) {
+// A second run had moved `latest` back: the steps that the second run had not removed are kept.
+TEST_F(Directory, AnEarlierFormatResumesFromLatest) {
   save(kNew, {10, 20, 30, 40});
   for (const int64_t step : {10, 20, 30, 40}) forget_the_run(path(step_name(step)));
   write_bytes(path("latest"), "step-00000010\n");

@@ -175,7 +175,7 @@ class Story {
     return {.overwrite = kind == 9};
   }
 
-  // A child process that saves some steps and is often killed. Returns its status.
+  // Runs a child process that saves some steps and is often killed. Returns the child's status.
   int play(const RunStart& start) {
     const int ranks = 1 + any(3);
     const int steps = 1 + any(4);

@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// A file with this header and `data` bytes of data.
+// Returns a file with this header and `data` bytes of data.
 std::string file_of(const std::string& header, size_t data) {
   const uint64_t length = header.size();
   std::string text(sizeof length, '\0');
@@ -108,7 +108,8 @@ TEST_F(Safetensors, FilesAsOthersWriteThemAreRead) {
   EXPECT_EQ(header_error("{}        ", 0), "");
   EXPECT_EQ(header_error(R"({"__metadata__":{}})", 0), "");
   EXPECT_EQ(header_error(R"({"m":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}})", 2), "");
-  // Not in the order of their bytes, one at an odd address, with an empty one in between.
+  // The tensors are not in the order of their bytes, one is at an odd address, and an empty one is
+  // in between.
   EXPECT_EQ(header_error(R"({"b":{"dtype":"F32","shape":[1],"data_offsets":[3,7]},
                              "n":{"data_offsets":[3,3],"shape":[3,0],"dtype":"I64"},
                              "a":{"dtype":"I8","shape":[3],"data_offsets":[0,3]}})",

@@ -77,7 +77,8 @@ TEST(Save, RemovesWhatDeadRunsLeftAndNothingElse) {
                                    "step-00000001", ".step-9.tmp-0badcafe", "notes.tmp-1"));
 }
 
-// Two ranks that contribute these ranges of one tensor of ten elements.
+// Saves one tensor of ten elements from two ranks that contribute these ranges. Returns the ranks'
+// errors.
 std::vector<std::string> save_ranges(const std::string& directory, int64_t end_of_first,
                                      int64_t start_of_second, std::vector<int64_t> second_shape) {
   const std::vector<float> values(16);
@@ -111,8 +112,8 @@ TEST(Save, RefusesPiecesThatAreNotTheWholeOnce) {
   EXPECT_THAT(save_ranges(scratch.path(), 5, 5, {10}), Each(""));
 }
 
-// Ranks of a 2 x 2 grid: the columns of a 4 x 6 matrix are cut, and each half is owned by two
-// ranks.
+// Saves from a 2 x 2 grid of ranks: the columns of a 4 x 6 matrix are cut, and two ranks own each
+// half. Returns the ranks' errors.
 std::vector<std::string> save_columns(const std::string& directory,
                                       const std::vector<Slice>& halves) {
   RunDirectory run(directory, {.resume = true});
@@ -149,7 +150,7 @@ TEST(Save, SlicesAreReadAsTheWhole) {
       ASSERT_EQ(values.back(), -1.0F) << "written beyond the end";
     }
   }
-  // The same by other slices: rows 1 and 3.
+  // Reads other slices of the same tensor: rows 1 and 3.
   const Slice rows({4, 6}, {{{1, 2}, {3, 4}}, {{0, 6}}});
   std::vector<float> values(7);
   read_slice(checkpoint, "model.x", rows, 3, tensor_at(values.data(), DType::f32, 1, 7));

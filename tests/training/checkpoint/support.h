@@ -1,4 +1,4 @@
-// A small model's values, saved by ranks that are threads.
+// Saves a small model's values from ranks that are threads, and checks them.
 #pragma once
 
 #include <barrier>
@@ -47,7 +47,7 @@ struct SampleRequest {
   std::string directory;
   std::optional<RunStart> start = {};  // none: resumes the existing run, if there is one
   int keep = 2;
-  bool in_background = false;  // while the values change
+  bool in_background = false;  // saves while the values change
   std::function<void(std::string_view phase)> at_phase = [](std::string_view) {};
 };
 
@@ -55,13 +55,13 @@ struct SampleRequest {
 // step `seed` by a separate job. Returns each rank's error.
 std::vector<std::string> save_sample(const SampleRequest& request, int ranks, uint64_t seed,
                                      int64_t bucket_elements = 100);
-// The same in an open directory: several steps of one job.
+// Saves in an open directory, as one of several steps of a job.
 std::vector<std::string> save_sample(RunDirectory& directory, const SampleRequest& request,
                                      int ranks, uint64_t seed, int64_t bucket_elements = 100);
-// As above; fails the test if saving fails.
+// Calls save_sample() with default options; fails the test if saving fails.
 void save_sample_well(const std::string& directory, int ranks, uint64_t seed);
 
-// Fails the test unless all of it is what save_sample() saved.
+// Fails the test unless `checkpoint` contains exactly what save_sample() saved.
 void expect_sample(const Checkpoint& checkpoint, uint64_t seed);
 
 // Returns the text of the Error thrown by `work`, or "".

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Examples whose token is their number.
+// Examples whose token is their index.
 class Labelled : public DataSet {
  public:
   explicit Labelled(std::vector<uint8_t> labels) : labels_(std::move(labels)) {}

@@ -83,7 +83,7 @@ TEST(TokenWindows, ATextMustHaveOne) {
                     HasSubstr("--context")));
 }
 
-TEST(NextToken, IsPredictedFromThoseBefore) {
+TEST(NextToken, EachTokenIsPredictedFromThoseBefore) {
   const NextToken set(counting(), 3);
   EXPECT_EQ(set.size(), 180u);
   EXPECT_THAT(example(set, 50).tokens, ElementsAre(47, 48, 49));
@@ -93,7 +93,7 @@ TEST(NextToken, IsPredictedFromThoseBefore) {
   EXPECT_THAT(example(set, 2).tokens, ElementsAre(0, 0, 1)) << "0 before the text";
 }
 
-TEST(NextToken, ValidationGoesOnWhereTheTrainingPartEnds) {
+TEST(NextToken, ValidationBeginsWhereTheTrainingPartEnds) {
   const NextToken set(counting(), 3);
   EXPECT_EQ(set.validation_size(), 20u);
   EXPECT_THAT(held_out(set, 1).tokens, ElementsAre(178, 179, 180));
@@ -120,7 +120,7 @@ class TokensTest : public FolderTest {
   }
 };
 
-TEST_F(TokensTest, OfAFileTheLastTenthIsHeldOut) {
+TEST_F(TokensTest, TheLastTenthOfAFileIsHeldOut) {
   const Tokens tokens(file_of("a.bin", 1000, 205));
   EXPECT_EQ(tokens.training_size(), 185u);
   EXPECT_EQ(tokens.validation_size(), 20u);
@@ -128,7 +128,7 @@ TEST_F(TokensTest, OfAFileTheLastTenthIsHeldOut) {
   EXPECT_EQ(one(tokens, &Tokens::validation, 0), 1185);
 }
 
-TEST_F(TokensTest, OrAFileOfItsOwnIs) {
+TEST_F(TokensTest, HoldsOutASeparateFile) {
   const Tokens tokens(file_of("a.bin", 1000, 200), file_of("b.bin", 5000, 7));
   EXPECT_EQ(tokens.training_size(), 200u);
   EXPECT_EQ(tokens.validation_size(), 7u);
@@ -182,7 +182,7 @@ TEST_F(TokensTest, WhatIsNotToBePredictedIsNoTarget) {
   EXPECT_THAT(example(next, 5).targets, ElementsAre(1));
 }
 
-TEST_F(TokensTest, TheFingerprintTellsDataApart) {
+TEST_F(TokensTest, FingerprintsDistinguishData) {
   const auto print = [&](int32_t first, size_t count) {
     return Tokens(file_of("a.bin", first, count)).fingerprint();
   };

@@ -46,7 +46,7 @@ TEST_F(ImageSetTest, ImagesHaveLabels) {
   EXPECT_THAT(set.labels(), ElementsAre(4, 5));
 }
 
-TEST_F(ImageSetTest, OrPixelsHave) {
+TEST_F(ImageSetTest, PixelsMayHaveLabels) {
   write_images();
   write_idx("train-masks-idx3-ubyte", {2, 2, 3}, 1);
   write_idx("t10k-masks-idx3-ubyte", {1, 2, 3}, 9);

@@ -85,8 +85,8 @@ TEST(SamplerTest, RandomAccessEqualsSequential) {
   }
 }
 
-// At any moment each data set's count is within 1 of its share, over several cycles; and each set
-// has its own epochs, independent of the others.
+// Expects that at any moment each data set's count is within 1 + `slack` of its share, over several
+// cycles, and that each set has its own epochs, independent of the others.
 void expect_shares(const std::vector<double>& weights, uint64_t samples, double slack = 0) {
   std::vector<SampledSet> sets;
   sets.reserve(weights.size());
@@ -123,7 +123,8 @@ TEST(SamplerTest, SharesAreExactAtEveryMoment) {
 }
 
 TEST(SamplerTest, SharesThatNoCycleHasAreRounded) {
-  // At most half of 2^20 turns is lost each; within the first cycle that is half a sample more.
+  // A cycle of 2^20 turns rounds each share by at most half a turn, which within the first cycle is
+  // at most half a sample.
   expect_shares({std::sqrt(2), 1, std::acos(-1.0)}, 300000, 0.5);
 }
 
@@ -164,7 +165,7 @@ TEST(SamplerTest, MixesDataAsForGpt3) {
   for (size_t i = 0; i < 5; ++i) {
     EXPECT_NEAR(static_cast<double>(taken[i]), static_cast<double>(wanted[i]), 1) << i;
   }
-  std::map<size_t, uint64_t> epochs;  // the last one that was begun
+  std::map<size_t, uint64_t> epochs;  // by data set: the last epoch that has begun
   for (uint64_t i = 0; i < 300'000; ++i) {
     const Sample sample = sampler.sample(i);
     epochs[sample.data_set] = std::max(epochs[sample.data_set], sample.epoch);
@@ -172,7 +173,7 @@ TEST(SamplerTest, MixesDataAsForGpt3) {
   EXPECT_EQ(epochs, (std::map<size_t, uint64_t>{{0, 0}, {1, 3}, {2, 1}, {3, 0}, {4, 2}}));
 }
 
-TEST(SamplerTest, GoesOnFarBeyondAnyRun) {
+TEST(SamplerTest, ContinuesFarBeyondAnyRun) {
   const Sampler sampler({{1000, 0.7}, {10, 0.3}}, 1);
   const Sample late = sampler.sample(uint64_t{10} << 50);
   EXPECT_EQ(late.epoch, (uint64_t{7} << 50) / 1000 * (late.data_set == 0) +

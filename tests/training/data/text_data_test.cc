@@ -89,14 +89,14 @@ TEST_F(LoadTextTest, SaysWhatIsWrong) {
 
 std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
-TEST(BigramEntropyTest, OfKnownTexts) {
+TEST(BigramEntropyTest, KnownTextsHaveKnownEntropy) {
   EXPECT_EQ(bigram_entropy({}), 0);
   EXPECT_EQ(bigram_entropy(bytes_of("abababab")), 0);
   // After a: b, c, b, c; after b and c: a.
   EXPECT_NEAR(bigram_entropy(bytes_of("abacabaca")), 0.5 * std::log(2), 1e-12);
 }
 
-TEST(FingerprintTest, TellsTextsApart) {
+TEST(FingerprintTest, DistinguishesTexts) {
   EXPECT_EQ(split_text(bytes_of("ab")).fingerprint(), split_text(bytes_of("ab")).fingerprint());
   EXPECT_NE(split_text(bytes_of("ab")).fingerprint(), split_text(bytes_of("ba")).fingerprint());
 }

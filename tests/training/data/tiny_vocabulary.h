@@ -24,7 +24,7 @@ inline std::string character_of(int byte) {
   return {static_cast<char>(0xc0 | point >> 6), static_cast<char>(0x80 | (point & 0x3f))};
 }
 
-// Bytes 0 to 255 are tokens with their own numbers; these follow.
+// The tokens after bytes 0 to 255, which are tokens with their own numbers.
 inline const std::vector<std::string> kMore = {"he", "ll", "hell", "Ġw", "or", "aa", "lo"};
 inline constexpr const char* kMerges = "#version: 0.2\nh e\nl l\nhe ll\nĠ w\no r\na a\nl o\n";
 

@@ -21,7 +21,7 @@ using ::testing::IsEmpty;
 
 constexpr TokenFormat kGpt2{.vocabulary = 50257, .end_of_text = 50256};
 
-// The format of llm.c, written by hand.
+// Returns a file in the format of llm.c, written by hand.
 std::string token_file(std::vector<int32_t> header, const std::vector<uint16_t>& tokens) {
   header.resize(256);
   std::string bytes(header.size() * 4 + tokens.size() * 2, '\0');
@@ -131,7 +131,7 @@ TEST_F(TokenFileTest, LargeVocabulariesTake32Bits) {
   EXPECT_FALSE(is_predicted(unpredicted(0)));
 }
 
-TEST_F(TokenFileTest, OfLlmcsFilesTheFormatTells) {
+TEST_F(TokenFileTest, LlmcHeadersDetermineTheFormat) {
   const auto format = [&](std::vector<int32_t> header, const std::vector<uint16_t>& tokens) {
     header.push_back(static_cast<int32_t>(tokens.size()) / (header[1] == 7 ? 2 : 1));
     return TokenFile(write("a.bin", token_file(header, tokens))).summary().format;
@@ -145,8 +145,8 @@ TEST_F(TokenFileTest, OfLlmcsFilesTheFormatTells) {
   EXPECT_EQ(format({20240801, 7}, {1, 1}).end_of_text, 128000);
 }
 
-// A file without a header that is too large to be read whole: it is sparse.
-TEST_F(TokenFileTest, OfALargeFileBlocksAllOverItAreRead) {
+// A sparse file that is too large to be read whole.
+TEST_F(TokenFileTest, SamplesBlocksAllOverALargeFile) {
   const int32_t count = 100'000'000;
   const auto summary = [&](uint64_t place, char low) {
     const std::string name = write("a.bin", token_file({20240520, 1, count}, {300}));
@@ -164,7 +164,7 @@ TEST_F(TokenFileTest, OfALargeFileBlocksAllOverItAreRead) {
 }
 
 // A vocabulary must be large enough for tokens that sampled blocks do not show.
-TEST_F(TokenFileTest, OfALargeFileOfAnotherTokenizerAllIsRead) {
+TEST_F(TokenFileTest, ReadsAllOfALargeFileOfAnotherTokenizer) {
   const uint64_t count = 10'000'000;
   const auto vocabulary = [&](uint32_t first, uint32_t hidden) {
     const std::string name = write("a.bin", token_file({20240801, 7, int32_t{count}}, {}));

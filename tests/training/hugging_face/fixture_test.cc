@@ -89,7 +89,8 @@ TEST_P(HuggingFaceFixtureTest, Logits) {
   for (size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(found[i], wanted[i], 1e-5) << i;
 }
 
-// Both ranks have the key heads that they share, and each computes a part of their gradient.
+// Sums the gradients of shared key heads. Both ranks have these heads, and each computes a part of
+// their gradient.
 void sum_partial_gradients(Rig& rig) {
   if (rig.test.pass.mesh == nullptr) return;
   for (int i = 0; i < rig.parameters.size(); ++i) {

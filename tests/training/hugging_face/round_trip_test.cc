@@ -64,7 +64,7 @@ TEST_P(RoundTripTest, EveryBitComesBack) {
   EXPECT_EQ(Directory(scratch_.path("out")).model(), Directory(fixture(GetParam())).model());
 }
 
-TEST_P(RoundTripTest, InShards) {
+TEST_P(RoundTripTest, ShardedCheckpointsSurvive) {
   import_model(fixture(GetParam()), scratch_.path("run"));
   export_run(scratch_.path("run"), scratch_.path("out"), {.max_shard_size = 4096});
   EXPECT_TRUE(fs::exists(scratch_.path("out/model.safetensors.index.json")));
@@ -96,7 +96,7 @@ TEST(HuggingFaceExport, WhatCameWithTheModelGoesWithIt) {
   EXPECT_EQ(tokenizer_of(open_model(scratch.path("run"))), scratch.path("run") + "/hugging-face");
 }
 
-TEST(HuggingFaceExport, IsOfTheArchitectureThatTheModelIs) {
+TEST(HuggingFaceExport, ArchitectureIsTheModels) {
   const auto class_of = [](const Json& more) {
     Json model = {{"kind", "llama"}, {"layers", 1},  {"heads", 2},
                   {"width", 8},      {"context", 8}, {"vocabulary", 9}};

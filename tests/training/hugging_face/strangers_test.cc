@@ -62,7 +62,7 @@ TEST_F(StrangersTest, AnIndexBesideTheOneFileIsLeftOver) {
 }
 
 // As in transformers: 4096 if absent, and the whole context for null.
-TEST_F(StrangersTest, WindowsThatAreNotSaidOrNone) {
+TEST_F(StrangersTest, AbsentAndNullWindows) {
   const auto window = [&](const std::function<void(Json&)>& change) {
     const std::string copy = copy_of("mistral");
     change_json(copy + "/config.json", change);
@@ -90,7 +90,7 @@ TEST_F(StrangersTest, OtherArchitectures) {
       AllOf(HasSubstr("yarn"), HasSubstr("llama3")));
 }
 
-TEST_F(StrangersTest, ConfigurationsThatAreNone) {
+TEST_F(StrangersTest, InvalidConfigurations) {
   EXPECT_THAT(refusal("llama", [](Json& config) { config.erase("hidden_size"); }),
               AllOf(HasSubstr("hidden_size"), HasSubstr("missing")));
   EXPECT_THAT(refusal("llama", [](Json& config) { config["vocab_size"] = "many"; }),

@@ -40,8 +40,8 @@ Result run(const AttentionShape& shape, ConstTensor qkv) {
   return run(shape, split_qkv(shape, qkv));
 }
 
-// softmax(q k^T / sqrt(head_size)) v, where each row attends to the rows up to it, or to those from
-// `starts` on.
+// Returns softmax(q k^T / sqrt(head_size)) v. Each row attends to the rows up to itself, or only to
+// those from `starts` on.
 Result whole_softmax(const AttentionShape& shape, ConstTensor all) {
   const ConstQkv qkv = split_qkv(shape, all);
   Result result = result_of(shape, DType::f64);
@@ -119,7 +119,7 @@ TEST(AttentionTest, HeadsOfKeysServeGroupsOfQueries) {
 }
 
 // Consecutive documents, some of which begin or end within a block, and some at its border.
-TEST(AttentionTest, NobodySeesADocumentBeforeHisOwn) {
+TEST(AttentionTest, QueriesSeeNoEarlierDocument) {
   AttentionShape shape{.samples = 2, .context = 300, .heads = 2, .head_size = 4, .key_heads = 1};
   std::vector<int32_t> starts;
   for (const std::vector<int32_t>& documents :
@@ -163,7 +163,8 @@ TEST(AttentionTest, GradientsStayWithinADocument) {
   }
 }
 
-// Rows one after another, and in pieces, on keys and values in memory for more of them.
+// Computes rows one by one, and in pieces, with keys and values in memory that has room for more
+// rows.
 TEST(AttentionTest, LaterQueriesSeeKeysOfEarlierCalls) {
   constexpr int64_t kRows = 200, kRoom = 256;
   const AttentionShape whole{
@@ -205,8 +206,8 @@ struct InParts {
   DType type = DType::f32;
   std::vector<int32_t> starts = {};
 
-  // Returns the shape of queries [first, first + rows) on keys [key, key + keys). It refers to
-  // `bounds`.
+  // Returns the shape of queries [first, first + rows) on keys [key, key + keys). The shape refers
+  // to `bounds`.
   AttentionShape shape(int64_t first, int64_t rows, int64_t key, int64_t keys,
                        Bounds& bounds) const {
     bounds = {};
@@ -246,7 +247,7 @@ ConstQkv rows_of_qkv(const ConstQkv& all, int64_t first, int64_t rows, int64_t k
           all.values.row_range(key, keys)};
 }
 
-// Some queries attend to nothing of a part, others to all of it.
+// Some queries attend to no key of a part, others to all of its keys.
 TEST(AttentionTest, PartsOfTheKeysMergeIntoAll) {
   for (const InParts& p : problems_in_parts()) {
     Arena arena(size_t{1} << 26);
@@ -297,7 +298,7 @@ TEST(AttentionTest, WhatSeesNoKeyHasNoOutput) {
   for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(get(result.output, 2, i), get(keys, 0, i));
 }
 
-// With the outputs over all keys, each part contributes its part of the gradients.
+// Given the outputs over all keys, each part contributes its part of the gradients.
 TEST(AttentionTest, GradientsOfPartsAddUp) {
   for (const InParts& p : problems_in_parts()) {
     if (p.type != DType::f32) continue;

@@ -95,8 +95,8 @@ std::vector<double> rounded(const std::vector<double>& exact, DType dtype) {
   return doubles(tensor);
 }
 
-// On separate threads, which own their primitives and oneDNN's workspace: a workspace made for a
-// larger shape would hide that another is too small.
+// Computes on a new thread, which has its own primitives and workspace of oneDNN: a workspace made
+// for a larger shape would hide that another is too small.
 Results convolved_anew(const Case& c, DType dtype) {
   Results found;
   std::thread([&] {
@@ -149,8 +149,8 @@ TEST(ConvolutionKernelTest, ShortcutsOfFewChannels) {
   expect_right({{{64, 128, 15}, {.height = 1, .width = 1, .stride = 3, .padding = 0}, 4}, 2});
 }
 
-// Those for bf16 do so for strides longer than windows, or than images are wide, or they add the
-// previous contents of their memory.
+// oneDNN's implementations for bf16 write beyond their workspace if strides exceed the windows or
+// the images' width, or they add the previous contents of their memory.
 TEST(ConvolutionKernelTest, LongStrides) {
   expect_right({{{64, 17, 40}, {.height = 1, .width = 7, .stride = 3, .padding = 0}, 32}, 3});
   expect_right({{{64, 40, 17}, {.height = 2, .width = 2, .stride = 4, .padding = 1}, 15}, 1});
@@ -160,7 +160,7 @@ TEST(ConvolutionKernelTest, LongStrides) {
   expect_right({{{8, 1, 31}, {.height = 3, .width = 3, .stride = 3, .padding = 1}, 32}, 4, 3});
 }
 
-// Windows that each overlap the image, and together cover it.
+// Returns a random tile of windows. Each window overlaps the image, and together they cover it.
 WindowTile random_tile(const ConvolutionShape& shape, std::mt19937_64& random) {
   const auto below = [&](int64_t end) {
     return static_cast<int64_t>(random() % static_cast<uint64_t>(end));

@@ -111,8 +111,7 @@ TEST(CrossEntropyTest, RefusesTargetsThatAreNoClass) {
   }
 }
 
-// The other rows' results are as without the ignored ones; ignored rows give zeros, whatever their
-// contents.
+// Ignored rows give zeros, whatever their contents, and do not change the other rows' results.
 TEST(CrossEntropyTest, TargetsBelowZeroAreIgnored) {
   for (const DType type : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
     const HostTensor two = random_tensor(type, 2, 5, 1, 3);

@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::array kTypes = {DType::f64, DType::f32, DType::bf16, DType::f16};
 
-// Relative to the largest value: one rounding to the type, plus a little for the computation.
+// Tolerance relative to the largest value: one rounding to the type, plus a little for the
+// computation.
 double tolerance_of(DType type) {
   switch (type) {
     case DType::f64:
@@ -201,7 +202,7 @@ TEST(ElementwiseTest, DropoutIsAFunctionOfSeedStreamAndIndex) {
   }
 }
 
-// The sum is rounded once, so it is at least as near to the exact one as that of two kernels.
+// The sum is rounded once, so it is at least as near to the exact sum as the result of two kernels.
 TEST(ElementwiseTest, DropoutAddDropsTheSameElements) {
   constexpr double kP = 0.3;
   constexpr DropoutAt kAt{.seed = 5, .stream = 9, .index = 77};

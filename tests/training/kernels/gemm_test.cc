@@ -114,7 +114,7 @@ TEST(GemmTest, OneRowOneColumnOneTerm) {
 
 TEST(GemmTest, LargerThanBlocks) { check_all(70, 65, 130); }
 
-// Large enough to be divided into tiles, whose sizes do not divide these.
+// The matrices are divided into tiles, but their sizes are no multiples of the tiles'.
 TEST(GemmTest, Tiles) {
   ThreadPool pool(2);
   const UseThreads use(pool);
@@ -125,7 +125,7 @@ TEST(GemmTest, Tiles) {
   check({.m = 300, .n = 411, .k = 90, .in = DType::f16, .out = DType::f16, .gap = 3});
 }
 
-// Such operands are copied, some of the terms at a time.
+// Operands whose rows are a page apart are copied, some of the terms at a time.
 TEST(GemmTest, RowsAPageApart) {
   using Mode = Problem::Mode;
   for (const Mode mode : {Mode::overwrite, Mode::bias, Mode::accumulate}) {

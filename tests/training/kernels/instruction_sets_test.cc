@@ -201,8 +201,8 @@ std::map<std::string, Run> attention_loops() {
   };
 }
 
-// Relative to the largest value: a few fused multiply-adds, then one rounding to the type, which
-// may differ in direction.
+// Tolerance relative to the largest value: a few fused multiply-adds, then one rounding to the
+// type, which may differ in direction.
 double tolerance_of(DType type) {
   switch (type) {
     case DType::f64:

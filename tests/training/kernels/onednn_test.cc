@@ -43,7 +43,7 @@ TEST(Cache, IsAsItWasAfterAFailure) {
 }
 
 // More shapes than the cache holds: evicted primitives are created again, with the same bits.
-TEST(Primitives, OfAnyNumberOfShapesGiveTheSameBits) {
+TEST(Primitives, AnyNumberOfShapesGivesTheSameBits) {
   const auto product = [](int64_t rows) {
     const testing::HostTensor a = testing::random_tensor(DType::f32, rows, 3, 1);
     const testing::HostTensor b = testing::random_tensor(DType::f32, 3, 2, 2);
@@ -83,7 +83,7 @@ void find_stack() {
 
 // Some of oneDNN's products use the stack pointer as a pointer to their memory; a handler would
 // overwrite the memory before it.
-TEST(Primitives, AreNotInterruptedBySignals) {
+TEST(Primitives, SignalsDoNotInterruptPrimitives) {
   struct sigaction ours = {}, before = {};
   ours.sa_handler = note_stack;
   ASSERT_EQ(sigaction(SIGUSR1, &ours, &before), 0);

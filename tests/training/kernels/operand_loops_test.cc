@@ -1,4 +1,4 @@
-// The rounding of operands, bit for bit, against the definitions.
+// Tests the rounding of operands, bit for bit, against the definitions.
 #include "training/kernels/cpu/operand_loops.h"
 
 #include <gtest/gtest.h>
@@ -22,8 +22,9 @@ using Values = std::vector<float>;
 
 constexpr size_t kCount = 1 << 20;
 
-// One value that is no number, a value of many magnitudes, ties, zeros, and both ends of what
-// floats have, each in blocks of 128.
+// Returns blocks of 128 values of eight kinds: ordinary values, two kinds of ties, many magnitudes
+// in one block, magnitudes over the whole range of floats, subnormals, zeros, and ordinary values
+// with one infinity or NaN.
 Values many_values() {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::mt19937 random(7);
@@ -67,7 +68,8 @@ Values many_values() {
   return values;
 }
 
-// Every neighbourhood of a number halfway between two codes, beside the code of the largest value.
+// Returns the midpoint of every two neighbouring codes and the floats next to it, with both signs.
+// Each block also contains the largest code's value.
 Values hard_values(const std::vector<double>& magnitudes, size_t block) {
   Values values;
   const auto most = static_cast<float>(magnitudes.back());
@@ -98,7 +100,8 @@ void expect_same(const Values& found, const Values& wanted, size_t first = 0) {
   }
 }
 
-// Rounds rows of a block each by round(square), and each of them by `definition`.
+// Rounds the values in squares of `block` columns by round(square) and row by row by `definition`.
+// Expects equal bits.
 template <typename Round, typename Definition>
 void compare_rows(const Values& values, int64_t block, const Round& round,
                   const Definition& definition) {
@@ -170,7 +173,7 @@ TEST(OperandLoops, Mxfp8IsItsDefinitionOnAMillionValues) {
   }
 }
 
-// In squares of 16 x 16, each of which is an operand with a scale of its own.
+// Rounds squares of 16 x 16, each of which is an operand with its own scale.
 TEST(OperandLoops, Nvfp4IsItsDefinitionOnAMillionValues) {
   constexpr uint64_t kSeed = 99;
   for (const bool chances : {false, true}) {
@@ -201,7 +204,7 @@ TEST(OperandLoops, Nvfp4IsItsDefinitionOnAMillionValues) {
   }
 }
 
-// The scale of a weight is that of a square, also where it is not whole.
+// A weight's square has one scale, also if the matrix's edge cuts the square.
 TEST(OperandLoops, ASquareIsOneBlock) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;

@@ -38,7 +38,7 @@ inline double nearest(const std::vector<double>& magnitudes, double x) {
   return std::copysign(up < down || (up == down && is_even) ? *above : *(above - 1), x);
 }
 
-// The neighbour above where its part of the distance exceeds `chance`.
+// Rounds up if the distance from the neighbour below, as a fraction of the gap, exceeds `chance`.
 inline double by_chance(const std::vector<double>& magnitudes, double x, double chance) {
   const double wanted = std::abs(x);
   size_t below = 0;
@@ -59,7 +59,7 @@ inline double largest_of(const std::vector<float>& values) {
   return most;
 }
 
-// A block's values, rounded by a power of two.
+// Returns the block's values rounded to E4M3 with the scale 2^exponent.
 inline std::vector<float> scaled_by(int exponent, const std::vector<float>& block) {
   std::vector<float> rounded;
   for (const float value : block) {

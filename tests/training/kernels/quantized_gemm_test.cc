@@ -1,5 +1,4 @@
-// Products of rounded operands: operands are rounded along the terms, and before they are
-// multiplied.
+// Tests products of rounded operands, which are rounded along the terms before they are multiplied.
 #include "training/kernels/quantized_gemm.h"
 
 #include <gtest/gtest.h>
@@ -210,7 +209,7 @@ TEST_P(Formats, GoWithTypesAndBiases) {
   }
 }
 
-// Rows of a part of the gradient have the numbers that they have in the whole.
+// Rows of a part of the gradient use the same random numbers as in the whole gradient.
 TEST_P(Formats, RandomNumbersFollowTheRow) { check(input_gradient(20, 40, 60), GetParam(), 77); }
 
 TEST_P(Formats, ThreadsChangeNoBit) {
@@ -234,7 +233,7 @@ TEST_P(Formats, ThreadsChangeNoBit) {
 }
 
 // A NaN is in all products of its block; tf32 has no blocks.
-TEST_P(Formats, TellWhatIsNoNumber) {
+TEST_P(Formats, PropagateNaNs) {
   HostTensor a = random_tensor(DType::f32, 2, 256, 1);
   const HostTensor b = random_tensor(DType::f32, 4, 256, 2);
   set(a, 1, 200, INFINITY);

@@ -1,5 +1,5 @@
-// Weights in blocks of few bits: bits against their definitions, and products against those of the
-// values that they stand for.
+// Tests weights in blocks of few bits: bits against their definitions, and products against those
+// of the values that the blocks stand for.
 #include "training/kernels/quantized_weights.h"
 
 #include <gmock/gmock.h>
@@ -157,7 +157,7 @@ Values many_values() {
   return values;
 }
 
-TEST(QuantizedWeights, AreTheirDefinitionOnAMillionValues) {
+TEST(QuantizedWeights, AMillionValuesMatchTheDefinition) {
   const Values values = many_values();
   for (const WeightFormat format : kAll) expect_same(format, values);
 }
@@ -201,7 +201,7 @@ TEST(QuantizedWeights, CountBytes) {
 // --- Products ---
 
 struct Weights {
-  HostTensor values;  // that the blocks stand for
+  HostTensor values;  // values of the blocks
   Bytes bytes;
   QuantizedMatrix matrix;
 };

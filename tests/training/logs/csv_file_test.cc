@@ -36,7 +36,7 @@ TEST_F(CsvFileTest, ANewRunBeginsAnewWithItsFirstLine) {
   EXPECT_EQ(file_text(path("a.csv"), FileKind::losses), "step,loss,lr\n1,4,\n");
 }
 
-TEST_F(CsvFileTest, ARunThatGoesOnAddsAfterTheLastWholeLine) {
+TEST_F(CsvFileTest, AResumedRunAppendsAfterTheLastWholeLine) {
   write("a.csv", "step,loss,lr\n1,2,3\n2,0.");
   CsvFile file(path("a.csv"), columns_, 1);
   file.write({2, {{"loss", 4}}});

@@ -56,7 +56,7 @@ TEST_F(EventFileTest, AnotherReaderFindsTheSameNumbers) {
   EXPECT_GE(found[2].at("wall_time"), found[1].at("wall_time").get<double>());
 }
 
-TEST_F(EventFileTest, ARunThatGoesOnSaysFromWhichStep) {
+TEST_F(EventFileTest, AResumedRunRecordsWhereItResumes) {
   EventFile file(path("board"), true);
   file.write({7, {{"loss", 1}}});
   const std::vector<Json> found = events(path("board"));

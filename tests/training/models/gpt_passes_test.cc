@@ -71,7 +71,7 @@ struct Outcome {
   std::unique_ptr<Rig> rig;
 };
 
-// One after another, each in slot 0, without deferred work.
+// Runs the micro-batches one after another, each in slot 0, without deferred work.
 Outcome plain(const Case& c) {
   Outcome outcome{{}, std::make_unique<Rig>(c)};
   TwoPasses two(c.dtype);
@@ -138,7 +138,7 @@ TEST_P(GptPassesTest, SelectiveAndWeightsLater) {
   expect_same(outcome, plain(GetParam()));
 }
 
-TEST_P(GptPassesTest, TwoMicroBatchesUnderWay) {
+TEST_P(GptPassesTest, TwoMicroBatchesInFlight) {
   Outcome outcome{{}, std::make_unique<Rig>(GetParam())};
   TwoPasses two(GetParam().dtype);
   for (Pass& pass : two.passes) forward(outcome.rig->model, pass);

@@ -12,7 +12,7 @@
 namespace tutti::training::testing {
 namespace {
 
-// Relative to the largest value: a few roundings in each of about ten layers.
+// Tolerances relative to the largest value: a few roundings in each of about ten layers.
 struct Tolerance {
   double logits;
   double gradients;
@@ -30,7 +30,8 @@ Tolerance tolerance_of(DType type) {
   }
 }
 
-// One micro-batch, whose gradients are added to f32 ones, or rounded once to the model's type.
+// Checks one micro-batch. Its gradients are added to f32 gradients or, with `one_pass`, rounded
+// once to the model's type.
 void check(const GptConfig& config, DType type, bool one_pass) {
   SCOPED_TRACE(std::string(name(type)) + (one_pass ? ", gradients too: " : ": ") +
                in_words(Gpt(config).configuration()));

@@ -26,7 +26,7 @@ std::string refusal(const std::function<void()>& work) {
   return "";
 }
 
-TEST(ModelRegistryTest, ConfigurationsMakeTheModelsThatSayThem) {
+TEST(ModelRegistryTest, ConfigurationsRecreateTheirModels) {
   for (const ModelKind& kind : model_kinds()) {
     SCOPED_TRACE(kind.name);
     const Json named = {{"kind", kind.name}};
@@ -74,7 +74,7 @@ TEST(ModelRegistryTest, MistakesAreNamed) {
   }
 }
 
-TEST(ModelRegistryTest, WhatOnlyTrainingKnowsChangesNoTensors) {
+TEST(ModelRegistryTest, TrainingOptionsChangeNoTensors) {
   const Json without = Json::parse(R"({"kind": "gpt2", "dropout": 0})");
   const Json with = Json::parse(R"({"kind": "gpt2", "dropout": 0.5})");
   const Json wider = Json::parse(R"({"kind": "gpt2", "width": 64})");

@@ -86,7 +86,7 @@ TEST(BatchNormTest, Gradients) {
   }
 }
 
-// The module with its ReLU equals the module without, followed by a ReLU.
+// A module with a fused ReLU equals a module without one that is followed by a ReLU.
 TEST(BatchNormTest, Relu) {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
     for (const int64_t channels : {3, 17}) {
@@ -124,7 +124,7 @@ TEST(BatchNormTest, EvaluationUsesRunningStatistics) {
   assign(x, std::vector<double>{12, 4});
   EXPECT_EQ(doubles(bound.norm.forward(bound.test.pass, x, bound.saved)),
             (std::vector<double>{4, -8}));
-  EXPECT_EQ(bound.buffer(0), std::vector<float>{10});  // and leaves them alone
+  EXPECT_EQ(bound.buffer(0), std::vector<float>{10});  // evaluation does not update statistics
   EXPECT_EQ(bound.buffer(1), std::vector<float>{4});
 }
 
@@ -288,7 +288,7 @@ TEST(SyncBatchNormTest, RanksEqualTheWholeBatch) {
     EXPECT_EQ(parts.dx, whole.dx);
     EXPECT_EQ(parts.mean, whole.mean);
     EXPECT_EQ(parts.variance, whole.variance);
-    // Rounded to float on each rank.
+    // Each rank rounds its gradients to float.
     EXPECT_LT(relative_distance(parts.gradients, whole.gradients), 1e-6);
   }
   // Without synchronization, ranks differ.

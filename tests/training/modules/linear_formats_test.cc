@@ -1,4 +1,4 @@
-// Dense layers whose products are computed in a narrow format.
+// Tests dense layers whose products are computed in a narrow format.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -13,8 +13,8 @@ class LinearFormats : public ::testing::TestWithParam<GemmFormat> {};
 INSTANTIATE_TEST_SUITE_P(All, LinearFormats,
                          ::testing::Values(GemmFormat::tf32, GemmFormat::fp8, GemmFormat::mxfp8));
 
-// As an operand, 1 + e becomes 1: each product below is 0. It is e otherwise, which the format has:
-// rounding it changes nothing.
+// Rounded as an operand, 1 + e becomes 1, so each product below is 0. If the product were rounded
+// instead, it would be e, which the format represents exactly.
 TEST_P(LinearFormats, RoundBeforeTheyMultiply) {
   const double e = GetParam() == GemmFormat::tf32 ? 0x1p-12 : 0x1p-4;
   for (const int slices : {1, 2}) {

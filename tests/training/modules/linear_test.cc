@@ -47,7 +47,7 @@ TEST(LinearTest, Gradients) {
   }
 }
 
-TEST(LinearTest, SomebodyElsesWeight) {
+TEST(LinearTest, SharedWeight) {
   ParameterTable table;
   const Parameter* weight = table.add("w", {5, 7}, {Initial::Kind::normal, 1});
   const Linear linear(table, weight, 7, 5);
@@ -71,8 +71,8 @@ TEST(LinearTest, NoRows) {
   EXPECT_EQ(doubles(parameters.gradient(1)), std::vector<double>(4));
 }
 
-// Into the caller's memory, and each half of the backward pass separately.
-TEST(LinearTest, InParts) {
+// Writes into the caller's memory, and runs each half of the backward pass separately.
+TEST(LinearTest, ComputesInParts) {
   ParameterTable table;
   const Linear linear(table, "l", 7, 5);
   const BoundParameters parameters(table, DType::f64);

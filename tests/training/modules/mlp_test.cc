@@ -58,7 +58,7 @@ TEST(MlpTest, Gradients) {
   }
 }
 
-// Backward with a recomputed activation, bit by bit.
+// The backward pass with a recomputed activation gives the same bits.
 TEST(MlpTest, Recomputed) {
   for (const MlpKind kind : {MlpKind::gelu, MlpKind::swiglu}) {
     for (const DType type : {DType::f32, DType::bf16}) {

@@ -104,7 +104,7 @@ TEST(NormTest, RefusesWhatDoesNotFit) {
   TestPass test;
   Norm::Saved saved;
   const HostTensor x(DType::f64, 2, 4);
-  EXPECT_THROW(norm.forward(test.pass, x, saved), Error);  // the gain is elsewhere
+  EXPECT_THROW(norm.forward(test.pass, x, saved), Error);  // the gain has no memory yet
   const BoundParameters parameters(table, DType::f64);
   EXPECT_NO_THROW(norm.forward(test.pass, x, saved));
   EXPECT_THROW(norm.forward(test.pass, HostTensor(DType::f64, 2, 5), saved), Error);

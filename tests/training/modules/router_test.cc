@@ -70,7 +70,6 @@ TEST(RouterTest, ChoosesAsDeepSeekV3Does) {
   }
 }
 
-// Equal scores: the first experts.
 TEST(RouterTest, ChoosesTheFirstOfEquals) {
   Rig rig({.experts = 8, .topk = 2});
   rig.route(std::vector<double>(8, 0.5));

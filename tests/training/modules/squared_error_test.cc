@@ -48,7 +48,7 @@ TEST(SquaredErrorTest, AnotherNumberOfTargets) {
   EXPECT_THROW(error.forward(test.pass, predictions), Error);
 }
 
-TEST(FeaturesTest, InThePassesType) {
+TEST(FeaturesTest, FeaturesHaveThePassesType) {
   const std::vector<float> features = {1, -2, 0.5f, 4, 0, 3};
   const MicroBatch batch{.samples = 2, .features = features};
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {

@@ -1,4 +1,5 @@
-// Memory in files keeps what is written, gives pages back, and has errors in place of signals.
+// Tests that memory in files keeps what is written, gives pages back, and throws errors where the
+// system would send signals.
 #include "training/offload/file_memory.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +56,7 @@ std::string error_of(const std::function<void()>& work) {
   return "";
 }
 
-TEST_F(FileMemories, AreZeroAndHaveNoName) {
+TEST_F(FileMemories, FilesStartAtZeroAndHaveNoName) {
   const FileMemory memory(path(""), kBytes + 5);
   EXPECT_EQ(memory.size(), kBytes + 5);
   EXPECT_THAT(std::span(memory.data(), memory.size()), Each(std::byte{0}));
@@ -101,7 +102,7 @@ TEST_F(FileMemories, StoreWithoutTouchingPages) {
   EXPECT_EQ(memory.data()[1500], std::byte{0});
 }
 
-TEST_F(FileMemories, AreRefusedWhereThereIsNoRoom) {
+TEST_F(FileMemories, FullFileSystemsAreAnError) {
   EXPECT_THAT(error_of([&] { FileMemory(path("nowhere"), kBytes); }),
               ::testing::AllOf(HasSubstr("nowhere: No such file"), HasSubstr("--offload-dir")));
   struct ::statvfs disk {};
@@ -110,8 +111,8 @@ TEST_F(FileMemories, AreRefusedWhereThereIsNoRoom) {
   EXPECT_THAT(error_of([&] { FileMemory(path(""), too_much); }), HasSubstr("No space left"));
 }
 
-// Touching such a page is a SIGBUS, as if a disk fails.
-TEST_F(FileMemories, AreErrorsWhereTheyCannotBeRead) {
+// Access to a page beyond the end of a file raises SIGBUS, as on a failing disk.
+TEST_F(FileMemories, UnreadableFilesAreAnError) {
   const FileMemory memory(path(""), kBytes);
   const std::span<std::byte> all(memory.data(), memory.size());
   memory.evict(all);

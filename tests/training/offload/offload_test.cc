@@ -1,4 +1,4 @@
-// Offloaded state trains to the same bits as state in memory.
+// Tests that offloaded state trains to the same bits as state in memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ class Offload : public FolderTest {
     if (stage == 3) return {"optimizer", "parameters", "activations"};
     return {"optimizer", "activations"};
   }
-  // Trains with these kinds in files, and in memory.
+  // Expects training with these kinds of state in files to give the bits of training in memory.
   void expect_same_bits(int ranks, TinyRun run, const std::vector<std::string>& kinds) const {
     const Outcome expected = testing::train(ranks, run);
     run.replica.storage.offload = files_of(kinds);
@@ -65,7 +65,7 @@ TEST_P(OffloadedOptimizer, TrainsTheSameBits) {
       SCOPED_TRACE(cat(ranks, " ranks, stage ", stage));
       TinyRun run = small_run(GetParam());
       run.replica.storage.stage = stage;
-      // Stages 0 and 2 take one micro-batch a rank, the others sums of several.
+      // Stages 0 and 2 train with one micro-batch per rank, the other stages with several.
       if (stage % 2 == 0) run.micro_batch = run.batch / static_cast<uint64_t>(ranks);
       expect_same_bits(ranks, run, kinds_of(stage));
     }
@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, OffloadedOptimizer,
                                            "adafactor", "soap"),
                          [](const auto& info) { return info.param; });
 
-TEST_F(Offload, OfMixedPrecisionTrainsTheSameBits) {
+TEST_F(Offload, MixedPrecisionTrainsTheSameBits) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const int stage : {1, 2, 3}) {
       SCOPED_TRACE(cat(name(dtype), ", stage ", stage));
@@ -97,7 +97,7 @@ TEST_F(Offload, OfMixedPrecisionTrainsTheSameBits) {
   expect_same_bits(2, run, kinds_of(3));
 }
 
-TEST_F(Offload, InDeterministicModeTrainsTheSameBits) {
+TEST_F(Offload, DeterministicModeTrainsTheSameBits) {
   const Deterministic deterministic;
   for (const int stage : {0, 2, 3}) {
     SCOPED_TRACE(stage);
@@ -107,7 +107,7 @@ TEST_F(Offload, InDeterministicModeTrainsTheSameBits) {
   }
 }
 
-TEST_F(Offload, OfPipelinesTrainsTheSameBits) {
+TEST_F(Offload, PipelinesTrainTheSameBits) {
   for (const char* schedule : {"1f1b", "interleaved", "zb-h1"}) {
     for (const int stage : {0, 3}) {
       SCOPED_TRACE(cat(schedule, ", stage ", stage));
@@ -123,7 +123,7 @@ TEST_F(Offload, OfPipelinesTrainsTheSameBits) {
   }
 }
 
-TEST_F(Offload, ByThreadsTrainsTheSameBits) {
+TEST_F(Offload, ThreadsTrainTheSameBits) {
   TinyRun run = small_run("adamw");
   run.replica.threads = 3;
   run.replica.storage.stage = 3;

@@ -1,4 +1,5 @@
-// A loop over pieces in files finds them in memory, and never has more there than a window.
+// Tests that a loop over pieces in files finds them in memory, and never holds more than a window
+// there.
 #include "training/offload/offloaded_pieces.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Pages are moved in the order of requests.
+// Tests that pages are moved in the order of requests.
 #include "training/offload/pager.h"
 
 #include <gtest/gtest.h>

@@ -47,7 +47,7 @@ TEST(Adafactor, KeepsRowsAndColumns) {
   EXPECT_TRUE(adafactor.state_names().empty());
 }
 
-// Larger than a thread's share.
+// The matrix is larger than a thread's share.
 TEST(Adafactor, SignsAreThoseOfTheGradients) {
   Adafactor adafactor;
   OneOwner trained(adafactor, {{.name = "weight", .shape = {100, 700}}}, 1);

@@ -69,7 +69,7 @@ Trained in_8_bits(std::vector<int64_t> shape) {
   return {std::make_unique<AdamW8Bit>(kOptions), std::move(shape)};
 }
 
-// Both moments.
+// Counts the bytes of both moments.
 TEST(AdamW8Bit, TakesAboutTwoBytesAParameter) {
   constexpr int64_t kCount = 1 << 20;
   EXPECT_EQ(2 * sizeof(float) * static_cast<size_t>(in_8_bits({1024, 1024}).floats()),

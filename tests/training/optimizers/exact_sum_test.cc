@@ -49,7 +49,7 @@ TEST(ExactSumTest, CutsTinyTermsOffEachByItself) {
   EXPECT_EQ(sum_of({std::numeric_limits<double>::denorm_min()}), 0);
 }
 
-// Over 112 bits __float128 is exact, so it serves as a reference.
+// __float128 is exact for sums that span 112 bits, so it serves as a reference.
 TEST(ExactSumTest, EqualsAWideFloatInEveryOrder) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 50; ++round) {

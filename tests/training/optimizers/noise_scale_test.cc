@@ -24,7 +24,7 @@ TEST(NoiseScaleTest, SmoothsBothEstimatesBeforeItDivides) {
   NoiseScale scale(0.75);
   scale.add(1 + 8.0 / 2, 2, 1 + 8.0 / 4, 4);
   scale.add(3 + 16.0 / 2, 2, 3 + 16.0 / 4, 4);
-  // Weights 0.75 * 0.25 and 0.25: 3 to 4.
+  // The weights 0.75 * 0.25 and 0.25 are in the ratio 3 to 4.
   EXPECT_DOUBLE_EQ(scale.gradient_square(), (3 * 1 + 4 * 3) / 7.0);
   EXPECT_DOUBLE_EQ(scale.noise(), (3 * 8 + 4 * 16) / 7.0);
 }

@@ -36,14 +36,14 @@ class SameBitsTest : public testing::TestWithParam<Named> {
   }
 };
 
-TEST_P(SameBitsTest, WithMastersAlone) { expect_same({}); }
-TEST_P(SameBitsTest, WithValuesInBf16) {
+TEST_P(SameBitsTest, MastersAloneKeepTheBits) { expect_same({}); }
+TEST_P(SameBitsTest, ValuesInBf16KeepTheBits) {
   expect_same({.gradients = DType::bf16, .values = DType::bf16});
 }
-TEST_P(SameBitsTest, WithValuesInF16) {
+TEST_P(SameBitsTest, ValuesInF16KeepTheBits) {
   expect_same({.gradients = DType::f16, .values = DType::f16});
 }
-TEST_P(SameBitsTest, WithStochasticRounding) {
+TEST_P(SameBitsTest, StochasticRoundingKeepsTheBits) {
   expect_same({.gradients = DType::f32, .values = DType::bf16, .stochastic_rounding = true});
 }
 TEST_P(SameBitsTest, WithoutMasters) {
@@ -54,7 +54,7 @@ TEST_P(SameBitsTest, WithoutMasters) {
 }
 TEST_P(SameBitsTest, WithoutMastersInF32) { expect_same({.masters = false}); }
 
-// The test above would pass if nothing were updated.
+// Without this test, the ones above would pass if nothing were updated.
 TEST_P(SameBitsTest, EveryStepChangesTheModel) {
   Training training{.specs = example_specs(), .make_optimizer = GetParam().make, .steps = 2};
   const std::vector<uint32_t> before = train(training, {});

@@ -13,7 +13,7 @@ namespace {
 
 float float_of(uint16_t bf16) { return __builtin_bit_cast(float, uint32_t{bf16} << 16); }
 
-// Over all random numbers: every sum here is exact in double.
+// Averages over all random numbers. Every sum here is exact in double.
 TEST(RoundToBf16Test, TheMeanIsTheNumberItself) {
   for (const float value : {1.00123f, -1.00123f, 3.0e38f, 1.0e-30f, 1.0e-39f, -7.5f, 0.0f, 255.99f,
                             std::numeric_limits<float>::denorm_min()}) {

@@ -50,7 +50,7 @@ Problem random_problem(std::mt19937& random) {
   problem.mask.positions = below(4) == 0 ? 1 + below(4) : 1 + below(300);
   problem.mask.window = below(3) == 0 ? 1 + below(50) : 0;
   problem.heads.head_size = 4;
-  const int64_t kind = below(4);  // as many of keys, one, two, or some ranks' of a model
+  const int64_t kind = below(4);  // key heads: all, one, two, or a part of a model's
   problem.heads.heads = kind == 3 ? 3 : 4;
   problem.heads.key_heads = kind == 0 ? 4 : kind == 1 ? 1 : 2;
   if (kind == 3) problem.heads.group = 3, problem.heads.before = 1;
@@ -179,14 +179,15 @@ TEST(AttentionOverRanks, NoRankOfARingHoldsAllKeys) {
     RingAttention().forward(test.pass, shape, split_qkv(shape, ConstTensor(inputs)), output);
     const auto held = static_cast<double>(mesh.message_bytes());
     EXPECT_LT(held, 0.45 * bytes(kTokens, 2 * kWidth)) << "3 of 8";
-    // A part of the output, and blocks of scores.
+    // The arena holds a part of the output, and blocks of scores.
     EXPECT_LT(static_cast<double>(test.arena.high_water()),
               bytes(kTokens / kRanks, kWidth) + 2 * bytes(128, 128 + kWidth));
   });
 }
 
-// By heads, each rank sends (p - 1) / p of its queries, keys, values and outputs. A ring would send
-// (p - 1) times its keys and values; for one causal sample, a quarter of them is never attended to.
+// If heads are divided, each rank sends (p - 1) / p of its queries, keys, values and outputs. A
+// ring would send (p - 1) times its keys and values; for one causal sample, a quarter of them is
+// never attended to.
 TEST(AttentionOverRanks, BytesAreThoseOfTheFormulas) {
   constexpr int kRanks = 4;
   constexpr int64_t kTokens = 64, kHeads = 4, kSize = 8, kRows = kTokens / kRanks;

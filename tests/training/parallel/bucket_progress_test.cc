@@ -42,7 +42,7 @@ class Buckets : public testing::Test {
   const Layout layout_ = two_buckets();
 };
 
-TEST_F(Buckets, AreToldInOrderWhateverIsCompleteFirst) {
+TEST_F(Buckets, BucketsAreReportedInOrderOfLaunch) {
   BucketProgress progress = make({}, false);
   progress.begin_step(std::array<int64_t, 3>{1, 1, 1});
   EXPECT_FALSE(progress.contribute(0)) << "another unit uses it";
@@ -57,7 +57,7 @@ TEST_F(Buckets, AreToldInOrderWhateverIsCompleteFirst) {
   EXPECT_TRUE(progress.complete());
 }
 
-TEST_F(Buckets, AreCompleteWhenAllMicroBatchesHaveBeenThrough) {
+TEST_F(Buckets, BucketsAreCompleteAfterAllMicroBatches) {
   BucketProgress progress = make({}, false);
   progress.begin_step(std::array<int64_t, 3>{2, 2, 2});
   for (const int parameter : {3, 0, 2, 1, 0, 3, 0, 2, 1}) {
@@ -69,7 +69,7 @@ TEST_F(Buckets, AreCompleteWhenAllMicroBatchesHaveBeenThrough) {
   EXPECT_THAT(told(progress), ElementsAre(1));
 }
 
-TEST_F(Buckets, HaveARoundForEachMicroBatchWhereTheyAreSummedByThemselves) {
+TEST_F(Buckets, EachMicroBatchHasARoundIfItIsSummedSeparately) {
   BucketProgress progress = make({}, true);
   progress.begin_step(std::array<int64_t, 3>{2, 2, 2});
   std::vector<int> all;
@@ -98,7 +98,7 @@ TEST_F(Buckets, WaitForTheOtherStageThatUsesAParameter) {
   }
 }
 
-TEST_F(Buckets, AreGivenUpWhereParametersAreUnused) {
+TEST_F(Buckets, UnusedParametersEndBuckets) {
   BucketProgress progress = make({}, false);
   progress.begin_step(std::array<int64_t, 3>{1, 1, 1});
   for (const int parameter : {3, 0, 0}) progress.contribute(parameter);

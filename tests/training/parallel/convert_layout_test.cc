@@ -20,13 +20,13 @@ using testing::HostTensor;
 using testing::TestPass;
 using tutti::testing::run_ranks;
 
-// Element (r, c) of the whole. A rank's part of a partial sum is (rank + 1) times it, divided by
-// the sum of these factors: integers, which are added exactly.
+// Element (row, col) of the whole tensor. It is an integer, so that sums of small multiples of it
+// are exact.
 double whole_at(int64_t row, int64_t col, int64_t cols) {
   return static_cast<double>(row * cols + col + 1);
 }
 
-// The part of the whole that the rank at `place` has in this layout.
+// Returns the part of the whole tensor that the rank at `place` has in this layout.
 HostTensor part_of(const WholeShape& whole, Spread spread, const MeshPlace& place) {
   const int rank = place.place(Axis::tensor), ranks = place.size(Axis::tensor);
   Share rows{0, whole.rows}, cols{0, whole.cols};
@@ -35,8 +35,8 @@ HostTensor part_of(const WholeShape& whole, Spread spread, const MeshPlace& plac
   HostTensor tensor(DType::f32, rows.count, cols.count);
   for (int64_t r = 0; r < rows.count; ++r) {
     for (int64_t c = 0; c < cols.count; ++c) {
-      // Parts: the value itself on all ranks except the first, which has the rest of 10 times the
-      // value.
+      // Layouts hold 10 times the element. Partial: rank 0 holds 11 - ranks times the element and
+      // each other rank holds it once, which adds up to 10 times.
       const double value = whole_at(rows.first + r, cols.first + c, whole.cols);
       const double factor = spread != Spread::partial ? 10 : rank > 0 ? 1 : 11 - ranks;
       testing::set(tensor, r, c, factor * value);
@@ -79,7 +79,7 @@ TEST(ConvertLayout, EveryLayoutIntoEveryOther) {
   }
 }
 
-TEST(ConvertLayout, ThatIsNoneIsRefused) {
+TEST(ConvertLayout, RefusesEqualLayouts) {
   run_ranks(2, [](const Job& job) {
     Mesh mesh(Communicator::init(job), {.tensor = 2, .data = 1});
     TestPass test(DType::f32);
@@ -97,7 +97,7 @@ TEST(ConvertLayout, ThatIsNoneIsRefused) {
 }
 
 // A model that is measured alone has the shapes of a mesh that does not exist.
-TEST(ConvertLayout, WithoutAMeshWhatOthersHaveIsNothing) {
+TEST(ConvertLayout, OtherRanksPartsAreZeroWithoutAMesh) {
   TestPass test(DType::f32);
   const MeshPlace place{.sizes = {3, 1, 1, 1, 1, 1}, .places = {1, 0, 0, 0, 0, 0}};
   const HostTensor own = part_of({7, 2}, Spread::rows, place);
@@ -114,7 +114,7 @@ TEST(ConvertLayout, WithoutAMeshWhatOthersHaveIsNothing) {
 }
 
 // Numbers whose sum depends on the order: 2, 4 and 8 ranks use the same tree.
-TEST(SumInOrder, IsOneTreeForEveryNumberOfRanks) {
+TEST(SumInOrder, EveryNumberOfRanksSumsInOneTree) {
   const auto term = [](int slice, int64_t i) {
     return static_cast<float>(1 + slice) / static_cast<float>(3 + i) +
            1e7F * static_cast<float>(slice % 3);

@@ -105,7 +105,7 @@ struct Rank {
   DataParallel parallel;
 };
 
-// -1: the rank has no part of it.
+// Compares sums, except those of -1: the rank has no part of that parameter.
 bool equal_where_owned(const std::vector<float>& sums, const std::vector<float>& expected) {
   return std::ranges::equal(sums, expected, [](float a, float b) { return a == -1 || a == b; });
 }
@@ -187,7 +187,7 @@ TEST_P(Stages, MemoryForOnePassTakesNoSecond) {
   }
 }
 
-TEST_P(Stages, ValuesAreEverybodysOncePublished) {
+TEST_P(Stages, PublishedValuesReachAllRanks) {
   run_ranks(3, [&](const Job& job) {
     Rank rank(job, one_bucket_each(GetParam()));
     // Element i of parameter p is 1000 p + i.
@@ -262,7 +262,7 @@ class Recorder : public CommunicationHook {
   std::vector<int>& finished_;
 };
 
-TEST(Buckets, AreLaunchedInOrderWhateverBackwardsOrder) {
+TEST(Buckets, LaunchOrderDoesNotFollowBackward) {
   std::vector<int> started, finished;
   run_ranks(1, [&](const Job& job) {
     Rank rank(job, one_bucket_each(0), {}, std::make_unique<Recorder>(started, finished));
@@ -296,7 +296,7 @@ TEST(Buckets, WaitForTheLastPass) {
   });
 }
 
-TEST(Buckets, AreAwaitedAtOnceWithoutOverlap) {
+TEST(Buckets, SumsBlockWithoutOverlap) {
   std::vector<int> started, finished;
   run_ranks(1, [&](const Job& job) {
     Rank rank(job, one_bucket_each(0), {.overlap = false},
@@ -311,7 +311,7 @@ TEST(Buckets, AreAwaitedAtOnceWithoutOverlap) {
   });
 }
 
-TEST(Hooks, AreForStage0Only) {
+TEST(Hooks, HooksRequireStage0) {
   std::vector<int> started, finished;
   for (const int stage : {1, 2, 3}) {
     const auto errors = run_ranks_catching(1, [&](const Job& job) {
@@ -341,7 +341,7 @@ TEST_P(Stages, UnusedParametersAreNamedOnEveryRank) {
   }
 }
 
-TEST(Unused, ASharedParameterIsWhenOneOfItsUnitsIs) {
+TEST(Unused, ASharedParameterIsUnusedIfOneOfItsUnitsIs) {
   const auto errors = run_ranks_catching(1, [&](const Job& job) {
     Rank rank(job, one_bucket_each(0));
     rank.parallel.begin_step(1);

@@ -55,7 +55,7 @@ std::vector<std::string> names(const std::vector<FactorTraffic>& layers) {
 using Names = std::vector<std::string>;
 
 // K (M + N) values against 2 M N: for 64 x 64 K must be below 64, for 4 x 256 below 7.9.
-TEST(FactorLayers, AreChosenByCountedBytes) {
+TEST(FactorLayers, CountedBytesDecide) {
   const DenseModel model;
   for (const int ranks : {2, 3, 8}) {
     const auto chosen = [&](int64_t samples) {
@@ -71,7 +71,7 @@ TEST(FactorLayers, AreChosenByCountedBytes) {
   }
 }
 
-TEST(FactorLayers, AreAllThatHaveFactorsOnRequest) {
+TEST(FactorLayers, RequestsSelectAllThatHaveFactors) {
   const DenseModel model;
   EXPECT_EQ(names(factor_layers(model, {FactorLayers::all, 1000}, {}, 2)),
             (Names{"square.weight", "flat.weight", "tokens.weight"}));
@@ -81,7 +81,7 @@ TEST(FactorLayers, AreAllThatHaveFactorsOnRequest) {
       << "a pipeline stage's";
 }
 
-TEST(FactorLayers, AreNoneOnOneRankUnlessAllAreAskedFor) {
+TEST(FactorLayers, OneRankHasNoneUnlessAllAreRequested) {
   const DenseModel model;
   EXPECT_EQ(names(factor_layers(model, {FactorLayers::automatic, 1}, {}, 1)), Names{});
   EXPECT_EQ(factor_layers(model, {FactorLayers::all, 1}, {}, 1).size(), 3u);

@@ -16,7 +16,7 @@ namespace {
 // Numbers whose sum depends on the order.
 float number(int i) { return 1.0F / static_cast<float>(3 + i * i % 101); }
 
-TEST(GradientTree, IsTheOneOfAllOrders) {
+TEST(GradientTree, AllOrdersGiveOneTree) {
   int allocations = 0;
   const GradientTree::Allocate allocate = [&](size_t bytes) {
     ++allocations;

@@ -34,7 +34,7 @@ struct Results {
   std::vector<std::vector<double>> gradients;  // gradients of the parameters
 };
 
-// The same layer on a grid; `forward` and `backward` as those of modules.
+// The same layer on a grid. `forward` and `backward` have the signatures of modules' functions.
 struct Layer {
   ImageShape output;
   std::function<Tensor(Pass&, ConstTensor)> forward;
@@ -179,8 +179,8 @@ bool fits(const ImageShape& input, const ConvolutionOptions& options) {
          std::min(input.height, input.width) + 2 * options.padding >= spanned;
 }
 
-// The whole table of kernels and strides, with paddings and dilations in turn. Images of uneven
-// heights, some with fewer rows than a halo.
+// Returns the whole table of kernels and strides, with paddings and dilations in turn, for images
+// of uneven heights, some of which have fewer rows than a halo.
 std::vector<Case> convolutions() {
   std::vector<Case> all;
   int64_t number = 0;
@@ -319,7 +319,7 @@ TEST(ImageGridTest, MeansAreSums) {
   };
   const std::vector<double> whole = means({});
   std::vector<double> sum(whole.size());
-  for (int rank = 0; rank < 14; ++rank) {  // some of whose tiles are empty
+  for (int rank = 0; rank < 14; ++rank) {  // some tiles are empty
     const std::vector<double> part = means({{7, 2}, rank});
     std::ranges::transform(sum, part, sum.begin(), std::plus<>());
   }

@@ -114,8 +114,9 @@ TEST(MeshTest, OneAxisMayBeOpen) {
   EXPECT_THAT(sizes({}, 1), ElementsAre(1, 1, 1, 1, 1, 1));
 }
 
-// Over data ranks if their number allows, otherwise also over context or tensor ranks.
-TEST(MeshTest, ExpertsLieOverSomeOfAStagesRanks) {
+// Experts are divided over data ranks if their number allows, otherwise also over context or tensor
+// ranks.
+TEST(MeshTest, ExpertsAreDividedOverSomeRanksOfAStage) {
   const auto expect = [](const MeshShape& shape, int ranks, AxisSet axes, int of_data) {
     const MeshPlace place = mesh_place(shape, ranks);
     EXPECT_EQ(place.experts, axes);
@@ -163,7 +164,7 @@ TEST(MeshTest, ShapesThatDoNotFitAreRefused) {
               AllOf(HasSubstr("4 expert-parallel ranks do not fit"), HasSubstr("[--ep]"),
                     HasSubstr("use one of 1, 2, 3, 6")));
   EXPECT_THAT(refusal({.expert = 0}, 6), HasSubstr("0 expert-parallel ranks do not fit"));
-  // Their product is 6 modulo overflow.
+  // The product of these sizes overflows 32 bits.
   EXPECT_THAT(refusal({.tensor = 1 << 16, .data = 1 << 16, .pipeline = 6}, 6),
               HasSubstr("do not form a mesh"));
 }

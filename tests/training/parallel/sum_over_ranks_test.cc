@@ -38,7 +38,7 @@ void check(Mesh& mesh, const WholeShape& whole, const ActivationLayout& to, bool
   SumOverRanks sum(test.pass, mesh.place(), whole, to, overlaps);
   int64_t told = 0;
   for (size_t turn = 0; turn < sum.parts().size(); ++turn) {
-    fill(part, sum.parts()[turn], rank);  // the others are not there yet
+    fill(part, sum.parts()[turn], rank);  // the other parts are not filled yet
     sum.done(part, turn);
     told += sum.parts()[turn].count;
   }
@@ -55,7 +55,7 @@ void check(Mesh& mesh, const WholeShape& whole, const ActivationLayout& to, bool
   }
 }
 
-TEST(SumOverRanks, IsTheSumHoweverManyTurnsItTakes) {
+TEST(SumOverRanks, AnyNumberOfTurnsGivesTheSum) {
   for (const int ranks : {1, 2, 3, 4}) {
     run_ranks(ranks, [&](const Job& job) {
       Mesh mesh(Communicator::init(job), {.tensor = ranks, .data = 1});

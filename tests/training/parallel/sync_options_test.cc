@@ -27,7 +27,7 @@ std::string refusal(const std::string& text) {
   }
 }
 
-TEST(SyncOptions, AreWrittenAsTheyAreRead) {
+TEST(SyncOptions, WrittenOptionsAreReadBack) {
   for (const char* text :
        {"allreduce",       "local:1",           "local:50",    "post-local:8@100",
         "diloco:50",       "diloco:50,4,3,0.5", "gossip:ring", "gossip:exp",

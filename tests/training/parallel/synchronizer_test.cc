@@ -153,7 +153,7 @@ constexpr int kSavedAt = 6;
 using LocalSgdState = FolderTest;
 
 // With momentum each rank also has its own optimizer state.
-TEST_F(LocalSgdState, GoesOnBetweenTwoAverages) {
+TEST_F(LocalSgdState, ResumesBetweenTwoAverages) {
   const TinyRun run = run_of(4, 0.5);
   const Values expected = trained(run);
   run_ranks(kRanks, [&](const Job& job) {
@@ -246,8 +246,8 @@ TEST_F(LocalSgdState, MayBeginWithARunOfSums) {
   });
 }
 
-// Returns both ranks' messages: the rank that throws first ends the other, which may not have
-// reached the check.
+// Returns both ranks' messages, because the rank that throws first ends the other, which might not
+// have reached the check.
 std::string refusal_of(const TinyRun& run) {
   const auto errors = run_ranks_catching(kRanks, [&](const Job& job) { TinyRank rank(job, run); });
   std::string all;
@@ -277,7 +277,7 @@ TEST(LocalSgdTest, RefusesWhatDoesNotGoWithIt) {
               HasSubstr("does not support bf16 parameters without master weights"));
 }
 
-TEST(SynchronizerTest, AnOwnOneTakesTheirPlace) {
+TEST(SynchronizerTest, UserDefinedSynchronizersReplaceTheLibrarys) {
   TinyRun run = run_of(0);
   run.replica.synchronizer = averaging_every(4);
   EXPECT_EQ(trained(run), trained(run_of(4)));

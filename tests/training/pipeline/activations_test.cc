@@ -74,7 +74,7 @@ std::vector<Case> cases() {
           {interleaved(2, 6, 3), true}};
 }
 
-TEST(ActivationsTest, AreTheCheckersBoundAndEachTakesASlotOfTheSameSize) {
+TEST(ActivationsTest, CountIsTheCheckersBoundAndSlotsHaveOneSize) {
   for (const auto& [schedule, recompute] : cases()) {
     SCOPED_TRACE(cat(schedule.name, " on ", schedule.ranks, ", ", schedule.micro_batches,
                      " micro-batches", recompute ? ", recomputing" : ""));
@@ -94,7 +94,7 @@ TEST(ActivationsTest, AreTheCheckersBoundAndEachTakesASlotOfTheSameSize) {
   }
 }
 
-TEST(ActivationsTest, AreThoseOfOneMicroBatchTimesTheBound) {
+TEST(ActivationsTest, BytesAreThoseOfOneMicroBatchTimesTheBound) {
   for (const std::string name : {"gpipe", "1f1b", "zb-h1", "zb-h2"}) {
     constexpr int kStages = 3, kMicroBatches = 7;
     const ScheduleKind& kind = schedule_named(name);
@@ -114,7 +114,7 @@ TEST(ActivationsTest, AreThoseOfOneMicroBatchTimesTheBound) {
 }
 
 // The numbers of the papers.
-TEST(ActivationsTest, AreAllMicroBatchesInGpipeAndThePipelinesDepthIn1f1b) {
+TEST(ActivationsTest, GpipeKeepsAllMicroBatchesAnd1f1bThePipelinesDepth) {
   constexpr int kStages = 4;
   for (const int m : {2, 4, 9}) {
     const std::vector<Taken> gpipes = take_a_step(gpipe(kStages, m), m, false);

@@ -49,7 +49,7 @@ void each_cut(int units, int chunks, std::vector<int>& firsts, const auto& visit
   }
 }
 
-TEST(BalancedCut, IsEvenWhereUnitsAre) {
+TEST(BalancedCut, EqualUnitsAreCutEvenly) {
   const std::vector<double> ones(12, 1.0);
   EXPECT_THAT(cut(ones, 1), ElementsAre(0));
   EXPECT_THAT(cut(ones, 4), ElementsAre(0, 3, 6, 9));

@@ -79,7 +79,7 @@ TEST(BoundaryTest, NarrowTypesAndNothing) {
 }
 
 // Several messages in flight at once, in both directions, as in a pipeline.
-TEST(BoundaryTest, MessagesAreUnderWayTogether) {
+TEST(BoundaryTest, SeveralMessagesAreInFlight) {
   for (const int replicas : {1, 3}) {
     run_ranks(2 * replicas, [&](const Job& job) {
       Mesh mesh(Communicator::init(job), {.tensor = replicas, .data = 1, .pipeline = 2});

@@ -48,7 +48,8 @@ std::string refusal(const Plan& plan) {
   return "not refused";
 }
 
-// Samples of everything: whole and split backward, loops, two directions, both rules of updates.
+// Returns plans that cover whole and split backward, loops, two directions, and both rules of
+// updates.
 std::vector<Plan> samples() {
   std::vector<Plan> plans;
   for (const Schedule& schedule :
@@ -99,7 +100,7 @@ void prove(const ScheduleKind& kind, const Shape& shape) {
 // Each kind over its whole range, and its forward-only table.
 class EverySchedule : public ::testing::TestWithParam<size_t> {};
 
-TEST_P(EverySchedule, IsProved) {
+TEST_P(EverySchedule, CheckProvesTheSchedule) {
   const ScheduleKind& kind = all_schedules()[GetParam()];
   for (int p = 1; p <= 16; ++p) {
     for (int m = 1; m <= 32; ++m) {
@@ -132,7 +133,7 @@ TEST(Check, BoundsOfGPipeAndOneFOneB) {
   }
 }
 
-// The inputs of an entry, and of the next one.
+// The bound counts the inputs of an entry and of the next one.
 TEST(Check, BoundsOfReceives) {
   const Bounds bounds = check(make_plan(gpipe_table(3, 4)));
   EXPECT_EQ(bounds.ranks[0].received, 2);

@@ -40,7 +40,7 @@ Costs all_of(double forward, double backward_input, double backward_weight) {
           .backward_weight = {backward_weight}};
 }
 
-// For any durations of forward and backward.
+// The forms hold for any durations of forward and backward.
 TEST(ClosedForms, GPipeAndOneFOneB) {
   for_each_shape([](int p, int m) {
     for (const Costs& costs : {all_of(1, 1, 1), all_of(2, 1, 1), all_of(5, 1, 2)}) {
@@ -77,7 +77,7 @@ TEST(ClosedForms, InterleavedInPartCostsNoMoreThanRoundedUp) {
   });
 }
 
-// The idle time of a rank in a step: (p - 1) t against 3 (p - 1) t.
+// A rank is idle for (p - 1) t in a step of ZB-H1, and for 3 (p - 1) t in a step of 1F1B.
 TEST(ClosedForms, ZeroBubbleH1IsIdleForAThirdOf1F1B) {
   for_each_shape([](int p, int m) {
     if (m < p) return;
@@ -95,7 +95,7 @@ TEST(ClosedForms, ZeroBubbleH2IsNeverIdleWithoutABarrier) {
     const Timeline timeline = timed("zb-h2", {p, m}, all_of(1, 1, 1));
     EXPECT_EQ(timeline.period, 3 * m) << told({p, m});
     EXPECT_NEAR(timeline.steady_bubble, 0, kRounding) << told({p, m});
-    // With one, rank r waits r before its first entry and p - 1 - r after its last.
+    // With a barrier, rank r waits r before its first entry and p - 1 - r after its last.
     EXPECT_EQ(timeline.makespan, 3 * m + p - 1) << told({p, m});
   });
 }
@@ -129,10 +129,10 @@ TEST(ClosedForms, ApplyWhereTheyAreRight) {
   }
 }
 
-// With a processor per rank: as by simulate(). With one for all ranks: the total computation, since
-// some rank can always continue. With fewer than ranks: between the longest rank's computation and
-// the total.
-TEST(Processors, ThatRanksShare) {
+// With a processor per rank, the makespan is that of simulate(). With one processor for all ranks,
+// it is the total computation, because some rank can always continue. With fewer processors than
+// ranks, it lies between the longest rank's computation and the total.
+TEST(Processors, SharedOnesBoundTheMakespan) {
   for (const std::string_view name : {"gpipe", "1f1b", "zb-h1"}) {
     for (int p = 1; p <= 6; ++p) {
       for (int m = 1; m <= 9; m += 2) {

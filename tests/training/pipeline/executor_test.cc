@@ -169,7 +169,7 @@ void run(const Plan& plan, bool forward_only = false) {
   });
 }
 
-// One schedule of each kind that exists.
+// Returns the schedules of every kind that are possible on p ranks, with 1 to 3 virtual stages.
 std::vector<Schedule> schedules(int p, int m) {
   std::vector<Schedule> all;
   for (const ScheduleKind& kind : all_schedules()) {

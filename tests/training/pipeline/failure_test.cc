@@ -74,7 +74,7 @@ class FaultyStage : public StageWork {
     if (rank_ == planted_.rank && entries_++ == planted_.entry) fail();
     return tensor_at(&value_, DType::f32, 1, 1);
   }
-  // Not before all ranks have reached their place.
+  // Fails once all ranks have begun their plan.
   void fail() const {
     while (begun() < kRanks) std::this_thread::yield();
     switch (planted_.fault) {
@@ -129,7 +129,7 @@ std::string read_all(int fd) {
 struct Rank {
   pid_t pid = 0;
   int report = -1;
-  std::string text;  // "ok", or its error
+  std::string text;  // "ok", or the rank's error
 };
 
 // The faulty rank ends last, if necessary by force.
@@ -216,10 +216,10 @@ class Failure : public ::testing::Test {
     told_ = faulty.text;
   }
 
-  std::string told_;  // by the rank with the fault
+  std::string told_;  // message of the rank with the fault
 };
 
-TEST_F(Failure, OfAKilledStageAtEveryEntry) {
+TEST_F(Failure, AStageIsKilledAtEveryEntry) {
   for (int rank = 0; rank < kRanks; ++rank) {
     for (size_t entry = 0; entry < 2 * kMicroBatches; ++entry) {
       expect_all_told({Fault::kill, rank, entry}, [](const std::string& who) {
@@ -229,7 +229,7 @@ TEST_F(Failure, OfAKilledStageAtEveryEntry) {
   }
 }
 
-TEST_F(Failure, OfAStoppedStage) {
+TEST_F(Failure, AStageIsStopped) {
   for (const size_t entry : {0, 3}) {
     for (int rank = 0; rank < kRanks; ++rank) {
       expect_all_told({Fault::stop, rank, entry}, [](const std::string& who) {
@@ -242,7 +242,7 @@ TEST_F(Failure, OfAStoppedStage) {
   }
 }
 
-TEST_F(Failure, OfAStageThatIsStuckInItsWork) {
+TEST_F(Failure, AStageIsStuckInItsWork) {
   for (int rank = 0; rank < kRanks; ++rank) {
     expect_all_told({Fault::loop, rank, 2}, [](const std::string& who) {
       return AllOf(HasSubstr(" timed out after 1.5 s in "),
@@ -251,7 +251,7 @@ TEST_F(Failure, OfAStageThatIsStuckInItsWork) {
   }
 }
 
-TEST_F(Failure, OfAStageByItselfIsToldToAll) {
+TEST_F(Failure, AStagesOwnErrorIsReportedOnAll) {
   for (int rank = 0; rank < kRanks; ++rank) {
     for (size_t entry = 0; entry < 2 * kMicroBatches; ++entry) {
       expect_all_told({Fault::error, rank, entry}, [](const std::string& who) {

@@ -57,7 +57,7 @@ class Exhaustive {
   }
   int layers() const { return static_cast<int>(layers_.size()); }
 
-  // Layers from `first` on, on the remaining nodes.
+  // Tries all divisions of the layers from `first` on over the remaining nodes.
   void nodes(int first, int left, double slowest) {
     if (first == layers()) {
       best_ = std::min(best_, slowest);
@@ -238,7 +238,7 @@ TEST(Partition, StaysWithinMemory) {
   }
 }
 
-TEST(Partition, IsTheBestOfAll) {
+TEST(Partition, FindsTheBestOfAll) {
   std::mt19937 random(1);
   const auto below = [&](int bound) {
     return static_cast<int>(random() % static_cast<unsigned>(bound));

@@ -151,7 +151,7 @@ TEST(PlacementTest, CutsThatMakeNoSenseAreRefused) {
   EXPECT_THAT(refusal(model, deep, {0, 1, 2, 3, 4, 5}), HasSubstr("into 6 chunks"));
 }
 
-// Three units that all use the first one's parameter.
+// A model of four units: the first three use one parameter, and the last has its own.
 class SharedThrice : public Model {
  public:
   SharedThrice() {

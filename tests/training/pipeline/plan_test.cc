@@ -23,8 +23,8 @@ using testing::looped_table;
 using testing::one_f_one_b_table;
 using testing::two_way_table;
 
-// "F1<0": the receive of F1's input from rank 0; "F1>2": the send of its result; "F1": itself;
-// "U2": update to version 2.
+// Returns a rank's actions: "F1<0" is the receive of F1's input from rank 0, "F1>2" the send of its
+// result, "F1" the computation, and "U2" the update to version 2.
 std::string messages(const Plan& plan, size_t rank, bool with_chunk = false) {
   std::string text;
   for (const Action& action : plan.ranks.at(rank).actions) {
@@ -38,7 +38,8 @@ std::string messages(const Plan& plan, size_t rank, bool with_chunk = false) {
   return text;
 }
 
-// "F1/0": in slot 0. `part` selects the field.
+// Returns a rank's computations with one field of each: "F1/0" is F1 in slot 0 if `part` is the
+// slot.
 std::string computed(const Plan& plan, size_t rank, int Action::*part) {
   std::string text;
   for (const Action& action : plan.ranks.at(rank).actions) {

@@ -27,7 +27,7 @@ using ::testing::SizeIs;
 struct Call {
   OutputShape input;
   OutputShape gradient;
-  int bound = 0;  // parameters that have memory just now
+  int bound = 0;  // parameters that currently have memory
   bool finite = true;
 };
 

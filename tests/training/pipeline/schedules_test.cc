@@ -234,7 +234,7 @@ bool has_delayed_weights(const Schedule& schedule) {
   return std::ranges::all_of(schedule.table, [&](const std::vector<Entry>& entries) {
     int backwards = 0;
     for (const Entry& entry : entries) {
-      const int needed = entry.micro_batch / schedule.accumulated - 1;  // updates that are done
+      const int needed = entry.micro_batch / schedule.accumulated - 1;  // updates that must be done
       if (entry.kind == Kind::backward) ++backwards;
       if (entry.kind == Kind::forward && backwards / schedule.accumulated < needed) return false;
     }
@@ -249,7 +249,8 @@ TEST(Schedules, TwoVersionsDoExactlyWherePipedream2bwSaysSo) {
     for (int m = 1; m <= kMaxMicroBatches; ++m) {
       for (int a = 1; a <= m; ++a) {
         if (m % a != 0) continue;
-        // Three times as long: there is no condition for the first two updates.
+        // The table has three times as many micro-batches, because the first two updates need no
+        // earlier weights.
         const bool is_offered = kind.why_not({p, m, 1, a}).empty();
         EXPECT_EQ(is_offered, has_delayed_weights(pipedream_2bw(p, 3 * m, a)))
             << "p=" << p << " m=" << m << " a=" << a;
@@ -272,7 +273,7 @@ TEST(Schedules, AsynchronousOnesKeepAsManyVersionsAsTheirPapersSay) {
       }
       const int in_flight = shape.ranks - rank;
       ASSERT_LE(versions, in_flight);
-      // Each micro-batch in flight has its own, once the pipeline is full.
+      // Each micro-batch in flight has its own version, once the pipeline is full.
       if (shape.accumulated == 1 && shape.micro_batches >= 2 * in_flight - 1) {
         ASSERT_EQ(versions, in_flight);
       }

@@ -65,16 +65,17 @@ TEST(Simulate, SpansOfTheTableInOrder) {
 }
 
 // The gradient is sent after backward_input: rank 0 is one unit earlier, twice.
-TEST(Simulate, NobodyWaitsForBackwardWeight) {
+TEST(Simulate, NoRankWaitsForBackwardWeight) {
   const Timeline timeline = timed(one_f_one_b_table(2, 2, true));
   EXPECT_EQ(timeline.spans.at(2).start, 3);  // I0 of rank 0
   EXPECT_EQ(timeline.makespan, 8);
 }
 
-TEST(Simulate, MessagesTakeTimeButNoRank) {
+TEST(Simulate, MessagesTakeTimeButOccupyNoRank) {
   // One micro-batch over 3 ranks: every message is waited for.
   EXPECT_EQ(timed(gpipe_table(3, 1), {.message = {0.5}}).makespan, 9 + 4 * 0.5);
-  // By boundary, each in both directions; the last chunk's has no meaning.
+  // One value per boundary: its message is sent once forward and once backward. Values beyond the
+  // last boundary are ignored.
   EXPECT_EQ(timed(gpipe_table(3, 1), {.message = {0.5, 2}}).makespan, 9 + 5);
   EXPECT_EQ(timed(gpipe_table(3, 1), {.message = {0.5, 2, 100}}).makespan, 9 + 5);
   // Many micro-batches: messages overlap with computation, so only the fill and the drain grow.
@@ -116,7 +117,8 @@ TEST(Simulate, TwoDirections) {
   EXPECT_EQ(timeline.bubble, 0);
 }
 
-// Forward only: it drains while the next one fills, idle in the makespan, but not in steady state.
+// A forward-only step drains while the next one fills, so its makespan contains idle time but the
+// steady state does not.
 TEST(Simulate, StepsFollowWithoutABarrier) {
   const Timeline timeline = timed(forward_only(gpipe_table(4, 5)));
   EXPECT_EQ(timeline.makespan, 8);

@@ -92,7 +92,7 @@ TEST(PipelineSvg, SaysWhatIsShown) {
   EXPECT_THAT(to_svg(shown.plan, shown.timeline, "", {}), Not(HasSubstr("dark to light")));
 }
 
-TEST(PipelineSvg, TellsTheChunksOfARankApart) {
+TEST(PipelineSvg, DistinguishesTheChunksOfARank) {
   const Shown shown = two_chunks();
   const pugi::xml_document document = picture(shown);
   EXPECT_EQ(boxes(document, "forward"), 2u);
@@ -107,7 +107,7 @@ TEST(PipelineSvg, TellsTheChunksOfARankApart) {
   EXPECT_THAT(to_svg(shown.plan, shown.timeline, "", {}), HasSubstr("the 2 chunks of a rank"));
 }
 
-TEST(PipelineSvg, TellsTheWaysOfMicroBatchesApart) {
+TEST(PipelineSvg, DistinguishesTheDirectionsOfMicroBatches) {
   const Shown shown = two_ways();
   const pugi::xml_document document = picture(shown);
   const auto fill = [&](const std::string& title) {

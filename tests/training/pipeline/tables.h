@@ -1,5 +1,5 @@
-// Tables for tests of what is derived from tables: written a second time, in the simplest way, so
-// that these tests do not depend on the generators of schedules.
+// Schedule tables for tests of plans and simulations. They are written a second time, in the
+// simplest way, so that these tests do not depend on the generators of schedules.
 #pragma once
 
 #include <algorithm>

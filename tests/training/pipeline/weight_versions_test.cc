@@ -43,7 +43,8 @@ struct Weights {
   WeightVersions versions;
 };
 
-// Entries by the versions they use; begin() does not depend on when updates happen.
+// Returns a plan whose entries use these versions in turn. begin() does not depend on when updates
+// happen.
 RankPlan plan_of(const std::vector<int>& computed, int updates) {
   RankPlan plan;
   for (const int version : computed) {
@@ -78,7 +79,7 @@ TEST(WeightVersions, OldOnesAreKeptUntilTheirLastUse) {
   });
 }
 
-TEST(WeightVersions, WhatNobodyNeedsIsNotCopied) {
+TEST(WeightVersions, UnusedVersionsAreNotCopied) {
   with_weights([](Weights& weights) {
     weights.versions.begin(plan_of({0, 1, 3}, 3));
     EXPECT_EQ(weights.compute(0), 0);

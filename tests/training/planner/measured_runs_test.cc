@@ -28,7 +28,7 @@ MeasuredRun run_of(const std::string& row) {
   return read_measured_runs(kColumns + row + "\n", "t.csv").at(0);
 }
 
-TEST(MeasuredRuns, AreReadByTheirColumns) {
+TEST(MeasuredRuns, ColumnNamesDetermineTheFields) {
   const MeasuredRun run = run_of(
       "7,calibrate,time,H100-SXM-80GB,64,8,450,50,llama3-70b,80,8192,28672,64,8,128256,8192,4,8,5,"
       "2,"
@@ -62,7 +62,7 @@ TEST(MeasuredRuns, LeaveOpenWhatTheyDoNotSay) {
   EXPECT_GT(best.seconds.high, best.time.total());
 }
 
-TEST(MeasuredRuns, TellWhyTheyCannotBePredicted) {
+TEST(MeasuredRuns, ReportWhyTheyCannotBePredicted) {
   const auto reason = [](const std::string& row) { return run_of(row).reason; };
   const std::string rest = ",2048,8,4,,2,1,1,64,bf16,full,10,,";
   EXPECT_THAT(reason("1,held,time,Z9,64,8,300,25,gpt,48,6144,24576,48,48,51200" + rest),
@@ -113,7 +113,7 @@ TEST(MeasuredRuns, RefuseTablesThatAreNone) {
 }
 
 // A machine that is a third slower than its efficiencies is recognized.
-TEST(MeasuredRuns, AreFitted) {
+TEST(MeasuredRuns, FitRecognizesASlowerMachine) {
   std::string table = kColumns;
   for (const int micro_batch : {1, 2, 4, 8}) {
     for (const int layers : {12, 24, 36, 48}) {
@@ -139,7 +139,7 @@ double part_of(std::vector<double> errors, double part) {
 }
 
 // Published runs to which no efficiency was fitted.
-TEST(MeasuredRuns, OfOthersArePredicted) {
+TEST(MeasuredRuns, RunsOfOthersArePredicted) {
   const std::filesystem::path folder = testing::test_data("plan");
   if (folder.empty()) GTEST_SKIP() << testing::kNoTestData;
   const std::string path = (folder / "truth.csv").string();

@@ -1,5 +1,5 @@
-// Tests memory: the arithmetic of textbooks, ZeRO's at every number of ranks, and formulas of
-// activations.
+// Tests memory: the arithmetic of textbooks, ZeRO's memory at every number of ranks, and formulas
+// of activations.
 #include "training/planner/memory.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace tutti::training::planner {
 namespace {
 
 // 7.5 B parameters on 64 ranks, in GB (Rajbhandari et al., 2020, figure 1).
-TEST(Memory, OfZeroIsThatOfThePaper) {
+TEST(Memory, ZeroMatchesThePaper) {
   const double parameters = 7.5e9;
   EXPECT_NEAR(zero_bytes(parameters, 0, 64) / 1e9, 120, 0.05);
   EXPECT_NEAR(zero_bytes(parameters, 1, 64) / 1e9, 31.4, 0.05);
@@ -23,7 +23,7 @@ TEST(Memory, OfZeroIsThatOfThePaper) {
   }
 }
 
-TEST(Memory, OfParametersInSixteenBits) {
+TEST(Memory, CountsParametersInSixteenBits) {
   EXPECT_NEAR(1e9 * kHalfBytes / kGiB, 1.86, 0.005);
   EXPECT_NEAR(175e9 * kHalfBytes / 1e9, 350, 1e-9);
   EXPECT_NEAR(175e9 * kHalfBytes / kGiB, 326, 0.1);
@@ -45,7 +45,7 @@ Job gpt_job(int64_t layers, int64_t hidden, int64_t heads) {
 }
 
 // s b h (10 + 24 / t + 5 a s / (h t)), by what is saved (Korthikanti et al., 2022).
-TEST(Memory, OfActivationsFollowsTheFormulas) {
+TEST(Memory, ActivationsFollowTheFormulas) {
   const double s = 2048, b = 4, h = 6144, a = 64, t = 8;
   const Job job = gpt_job(48, 6144, 64);
   const auto kept = [&](bool sp, Recompute recompute) {
@@ -62,7 +62,7 @@ TEST(Memory, OfActivationsFollowsTheFormulas) {
 }
 
 // The first stage of 1F1B keeps L blocks' worth, interleaved L (1 + (p - 1) / (p v)).
-TEST(Memory, OfPipelinesIsThatOfTheirSchedules) {
+TEST(Memory, PipelinesKeepWhatTheirSchedulesNeed) {
   const Job job = gpt_job(96, 12288, 96);
   Layout layout{.tensor = 8, .stages = 8, .micro_batch = 1};
   const MemoryRules rules = {.measure = MemoryMeasure::activations};
@@ -73,7 +73,7 @@ TEST(Memory, OfPipelinesIsThatOfTheirSchedules) {
 }
 
 // 18 bytes per parameter, or 6 + 12 / dp with the optimizer sharded.
-TEST(Memory, OfStatesIsCutByZero) {
+TEST(Memory, ZeroShardsStates) {
   Job job = gpt_job(4, 1024, 16);
   job.software = Software::megatron;
   const auto states = [&](int data, int zero) {

@@ -1,5 +1,5 @@
-// Residual states of GPT-2 of 1.5 B parameters, as Rajbhandari et al., 2020, section 3.2, have
-// them.
+// Tests residual states of GPT-2 with 1.5 B parameters against Rajbhandari et al., 2020, section
+// 3.2.
 #include "training/planner/model_memory.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kBucket = 25 << 20;
 
-TEST(ModelMemory, OfResidualStatesIsThatOfThePaper) {
+TEST(ModelMemory, ResidualStatesMatchThePaper) {
   const ModelShape gpt2 = load_model_shape("gpt2-xl");
   const ResidualStates states = residual_states(gpt2, 32, 1024, kBucket);
   EXPECT_NEAR(states.activations / 1e9, 60, 1);
@@ -18,14 +18,14 @@ TEST(ModelMemory, OfResidualStatesIsThatOfThePaper) {
   EXPECT_DOUBLE_EQ(states.fixed_buffer, kBucket);
 }
 
-TEST(ModelMemory, OfActivationsGrowsWithTheBatchAndTheSequence) {
+TEST(ModelMemory, ActivationsGrowWithTheBatchAndTheSequence) {
   const ModelShape gpt2 = load_model_shape("gpt2");
   const ResidualStates one = residual_states(gpt2, 1, 1024, kBucket);
   EXPECT_DOUBLE_EQ(residual_states(gpt2, 8, 1024, kBucket).activations, 8 * one.activations);
   EXPECT_DOUBLE_EQ(residual_states(gpt2, 1, 2048, kBucket).recomputed, 2 * one.recomputed);
 }
 
-TEST(ModelMemory, OfABufferIsNeverMoreThanTheGradients) {
+TEST(ModelMemory, ABufferNeverExceedsTheGradients) {
   const ModelShape gpt2 = load_model_shape("gpt2");
   const ResidualStates states = residual_states(gpt2, 1, 1, 1e15);
   EXPECT_DOUBLE_EQ(states.fixed_buffer, states.flat_buffer);

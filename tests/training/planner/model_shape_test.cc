@@ -52,7 +52,7 @@ class ModelFile : public ::testing::Test {
 };
 
 // Shapes for planning agree with the models that are trained.
-TEST_F(ModelFile, OfOursHasTheParametersOfTheModelThatIsMade) {
+TEST_F(ModelFile, OurFileHasTheParametersOfTheModelThatIsMade) {
   for (const Json& model : {Json({{"kind", "gpt2"},
                                   {"layers", 3},
                                   {"width", 48},
@@ -86,7 +86,7 @@ TEST_F(ModelFile, OfOursHasTheParametersOfTheModelThatIsMade) {
   }
 }
 
-TEST_F(ModelFile, OfHuggingFaceIsRead) {
+TEST_F(ModelFile, HuggingFaceFilesAreRead) {
   const ModelShape llama = load_model_shape(write({{"model_type", "llama"},
                                                    {"hidden_size", 4096},
                                                    {"intermediate_size", 14336},
@@ -114,7 +114,7 @@ std::string refusal(const std::string& name) {
   return "";
 }
 
-TEST_F(ModelFile, TellsWhatIsWrong) {
+TEST_F(ModelFile, ReportsWhatIsWrong) {
   EXPECT_THAT(refusal("llama3-80b"), HasSubstr("did you mean llama3-8"));
   EXPECT_THAT(refusal(write({{"model_type", "llama"}})), HasSubstr("num_hidden_layers"));
   EXPECT_THAT(refusal(write({{"num_hidden_layers", 0},

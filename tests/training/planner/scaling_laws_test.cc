@@ -46,14 +46,14 @@ TEST(ScalingLaws, OptimaAreOptimal) {
   }
 }
 
-TEST(ScalingLaws, OfKaplanAreThosePublished) {
+TEST(ScalingLaws, KaplanLawsMatchThePublished) {
   const Optimum one = kaplan(kPetaFlopDay);
   EXPECT_DOUBLE_EQ(one.parameters, 1.3e9);
   EXPECT_DOUBLE_EQ(one.tokens, 2e10);
   EXPECT_NEAR(kaplan(1000 * kPetaFlopDay).parameters / one.parameters, 154.9, 0.1);
 }
 
-TEST(ScalingLaws, AreFoundAgain) {
+TEST(ScalingLaws, FitRecoversTheLaw) {
   const ScalingLaw& law = chinchilla()[0];
   std::vector<ScalingRun> runs;
   for (const double N : {7e7, 3e8, 1e9, 4e9, 1.6e10}) {

@@ -26,7 +26,7 @@ Job job_on(const std::string& cluster, const std::string& model, int64_t batch, 
   return job;
 }
 
-// Every value of every axis, unless forbidden.
+// Returns the best layout among all values of all axes, except forbidden combinations.
 PlannedLayout exhaustive(const Job& job, double memory) {
   PlannedLayout best;
   const int ranks = job.cluster.ranks();
@@ -158,7 +158,7 @@ TEST(Search, PicksThePapersShapeForWeakScaling) {
   }
 }
 
-TEST(Search, OfALargeModelOnManyProcessorsIsComplete) {
+TEST(Search, LargeModelOnManyProcessorsIsSearchedCompletely) {
   const Job job = job_on("dgx-h100:2048", "llama3-405b", 2048, 8192);
   const Plans plans = search(job, {}, {}, 10);
   EXPECT_GT(plans.considered, 5000u);

@@ -114,7 +114,7 @@ void expect_alike(const Field& field, const Json& value, const Json& others) {
         << outcome.way << ": " << outcome.error.value_or("taken") << "\n"
         << outcomes[0].way << ": " << outcomes[0].error.value_or("taken");
     EXPECT_EQ(outcome.value, outcomes[0].value) << outcome.way;
-    // The name as users know it.
+    // The error contains the setting's name as users know it.
     if (outcome.error) {
       const std::string last = field.key().substr(field.key().rfind('.') + 1);
       EXPECT_THAT(*outcome.error, ::testing::AnyOf(HasSubstr(last), HasSubstr(field.short_name()),
@@ -150,10 +150,11 @@ TEST(Ways, EverySettingIsTheSameInAFileInSetAndAsAnOption) {
   ASSERT_GT(schema.fields().size(), 45u);
   for (const Json& base : bases()) {
     for (const Field& field : schema.fields()) {
-      // A run's own configuration contains it; users give the settings that determine it.
+      // Only a run's own configuration contains the number of samples; users give the settings that
+      // determine it.
       if (field.key() == "training.samples") continue;
       for (const Json& value : samples_of(field)) {
-        if (value == field.get()) continue;  // a file may say what is so anyhow
+        if (value == field.get()) continue;  // a file may set the present value
         expect_alike(field, value, base);
       }
     }

@@ -92,7 +92,7 @@ SimulatedStep play_zero(int stage, double gradients, int micro_batches = 1,
 }
 
 // Gathers of 0.2 MB take less than a forward, those of 8 MB more than a forward and a backward.
-TEST(Step, ByZeroParametersAreGatheredBeforeTheFirstForward) {
+TEST(Step, ZeroGathersParametersBeforeTheFirstForward) {
   for (const double gradients : {2e5, 8e6}) {
     const double half = half_ring_us(4, gradients);
     for (const int stage : {1, 2}) {
@@ -105,7 +105,7 @@ TEST(Step, ByZeroParametersAreGatheredBeforeTheFirstForward) {
   }
 }
 
-TEST(Step, ByZero3ParametersAreGatheredBeforeEachForwardAndBackward) {
+TEST(Step, Zero3GathersParametersBeforeEachForwardAndBackward) {
   const double few = half_ring_us(4, 2e5);
   ASSERT_LT(few, kForward);
   EXPECT_NEAR(play_zero(3, 2e5).network.time_us, few + kForward + kBackward + few, 1e-6)
@@ -182,8 +182,8 @@ TEST(Step, BubblesOfGPipeAnd1F1BAreThoseOfTheirFormula) {
   }
 }
 
-// Equals the figures of `tutti pipeline` for the same costs: for all schedules with flushes, with
-// messages that take no time, and if no link is shared also with others.
+// Step times equal the figures of `tutti pipeline` for the same costs: for all schedules with
+// flushes if messages take no time, and also with messages that take time if no link is shared.
 TEST(Step, PipelinesTakeWhatTheirOwnSimulatorSays) {
   for (const pipeline::ScheduleKind& kind : pipeline::all_schedules()) {
     if (kind.updates != pipeline::Updates::flushed) continue;
@@ -227,7 +227,7 @@ TEST(Step, MessagesOverOneBoundaryQueue) {
 }
 
 // Four ranks; a bucket's sum takes less, or more, than the half of backward that can hide it.
-TEST(Step, BucketsAreSummedWhileBackwardGoesOn) {
+TEST(Step, BucketsAreSummedDuringBackward) {
   const auto exposed = [&](double gradients, int buckets) {
     return play({.network = star(4),
                  .shape = {1, 2},
@@ -244,7 +244,8 @@ TEST(Step, BucketsAreSummedWhileBackwardGoesOn) {
 }
 
 TEST(Step, TheLastBucketOfAChunkMayBeSmaller) {
-  // 1 MB, 1 MB and 0.5 MB. The first one is ready after two fifths of the backward.
+  // The buckets have 1 MB, 1 MB and 0.5 MB. The first one is ready after two fifths of the
+  // backward.
   const SimulatedStep step =
       play({.network = star(2), .shape = {1, 1}, .work = work(0, 2.5e6, 1e6)});
   const double first = 0.4 * kBackward;
@@ -293,17 +294,18 @@ double time_on_links_of_their_own(Case c) {
   return play(c).network.time_us;
 }
 
-// Both begin after 10 us; alone, they are two messages of 400 us in each direction.
+// Both sums begin after 10 us. On separate links, a sum takes two messages of 400 us in each
+// direction.
 TEST(Step, SumsOfTwoStagesShareALink) {
   const Case c = on_two_switches(0);
   EXPECT_NEAR(time_on_links_of_their_own(c), 10 + 2 * 400, 1e-9);
   EXPECT_NEAR(time_on_two_switches(c), 10 + 4 * 400, 1e-9);
 }
 
-// 400 us: the activations. 10: the second stage's backward. 800: the gradients of the activations,
-// which share a rank's link with the first message of the second stage's sum. 800: its second
-// message, which shares the link between the switches with the first one of the first stage's sum.
-// 400: the last.
+// The terms are 400 us for the activations; 10 for the second stage's backward; 800 for the
+// gradients of the activations, which share a rank's link with the first message of the second
+// stage's sum; 800 for that sum's second message, which shares the link between the switches with
+// the first message of the first stage's sum; and 400 for the last message.
 TEST(Step, MessagesOfThePipelineShareLinksWithSums) {
   const Case c = on_two_switches(4e6);
   EXPECT_NEAR(time_on_links_of_their_own(c), 400 + 10 + 400 + 2 * 400, 1e-9);
@@ -323,8 +325,8 @@ StepWork with_tensor(StepWork work, int ranks, int blocks, bool shares_rows = fa
   return work;
 }
 
-// Each block waits twice in forward and twice in backward, as in Megatron; halves of these sums
-// take as long together, and carry as many bytes.
+// Each block waits twice in forward and twice in backward, as in Megatron. With shared rows, the
+// two halves of these sums together take as long and carry as many bytes.
 TEST(Step, TensorRanksWaitForTheSumsOfEachBlock) {
   const double bytes = 4e6;
   const int micro_batches = 3;
@@ -396,11 +398,11 @@ TEST(Step, TensorRanksSumTheirPartsOfGradientsByPlace) {
   const double gradients = 8e6;
   StepWork none = with_tensor(work(0, gradients), 2, 1);
   const SimulatedStep step = play({.network = star(4), .shape = {1, 1}, .work = none});
-  const double sums = 3 * 2 * 2.0;  // of nothing: latencies; the last one beside the gradients'
+  const double sums = 3 * 2 * 2.0;  // 3 sums of 0 bytes; the fourth is hidden
   EXPECT_NEAR(step.network.time_us, kForward + kBackward + sums + ring_us(2, gradients), 1e-6);
 }
 
-TEST(Step, RanksPlayedAsOneTakeTheSameTimeAsEachOfThem) {
+TEST(Step, RanksSimulatedAsOneTakeTheSameTimeAsEachOfThem) {
   for (const char* schedule : {"1f1b", "interleaved", "chimera"}) {
     for (const char* algorithm : {"hierarchical", "halving_doubling"}) {
       SCOPED_TRACE(cat(schedule, ", ", algorithm));
@@ -441,7 +443,7 @@ std::string error_of(const Run& run, ErrorCode code) {
   return "";
 }
 
-TEST(Step, SaysWhatItCannotPlay) {
+TEST(Step, ReportsWhatItCannotSimulate) {
   const auto what = [](const Case& c, ErrorCode code = ErrorCode::invalid_argument,
                        int64_t most_steps = 1'000'000) {
     Network network(parse_structure(c.network, {}));

@@ -160,7 +160,7 @@ TEST(Sync, LocalRanksWaitEachKUpdates) {
   EXPECT_THAT(ends[0], ElementsAre(kStep, 2 * kStep, round, round + kStep, round + 2 * kStep,
                                    2 * round, 2 * round + kStep));
   EXPECT_EQ(ends_of(work_of("diloco:3", last_is_slow(4), 7)), ends);
-  // After that many all-reduces of gradients.
+  // The first two steps all-reduce gradients; averages follow.
   EXPECT_THAT(ends_of(work_of("post-local:3@2", last_is_slow(4), 5))[0],
               ElementsAre(4 * kStep, 8 * kStep, 9 * kStep, 10 * kStep, 5 * 4 * kStep));
 }

@@ -13,9 +13,9 @@ namespace tutti::training::testing {
 // Points the table's views at its own memory during its lifetime.
 class BoundParameters {
  public:
-  // Sets initial_values() plus a random number in [-spread, spread) each, because zeros and ones
-  // hide errors. Gradients start at 0. As in training (StorageOptions::one_pass), they are in f32,
-  // or in the values' type if only one micro-batch is added to them.
+  // Sets each value to its initial value plus a random number in [-spread, spread), because zeros
+  // and ones hide errors. Gradients start at 0. As in training (StorageOptions::one_pass), they are
+  // in f32, or in the values' type if only one micro-batch is added to them.
   BoundParameters(ParameterTable& table, DType dtype, double spread = 0.5, bool one_pass = false);
   ~BoundParameters();
   BoundParameters(const BoundParameters&) = delete;
@@ -34,7 +34,7 @@ class BoundParameters {
   std::vector<HostTensor> gradients_;
 };
 
-// Compares the bits of all gradients; the tables are alike.
+// Compares the bits of all gradients. Both tables must have the same parameters.
 bool same_gradients(const BoundParameters& a, const BoundParameters& b);
 
 struct TestPass {

@@ -80,7 +80,7 @@ bool release(void* at) {
   auto* const start = static_cast<std::byte*>(at);
   if (start < all.pages->bytes || start >= all.pages[kPages].bytes) return false;
   Block& block = all.blocks[(start - all.pages->bytes) / sizeof(Page)];
-  if (block.start != start) std::abort();  // freed twice, or never given
+  if (block.start != start) std::abort();  // freed twice, or never allocated here
   if (!block.surroundings_hold()) ++all.damaged;
   const size_t bytes = block.pages * sizeof(Page);
   ::madvise(block.first, bytes, MADV_DONTNEED);

@@ -28,7 +28,7 @@ template <bool is_const>
 BasicQkv<is_const> on_host(const BasicQkv<is_const>& all) {
   return {on_host(all.queries), on_host(all.keys), on_host(all.values)};
 }
-// Temporaries are the CPU kernels' own.
+// Kernels take temporaries from host memory.
 Arena& on_host(Arena&) {
   thread_local Arena arena;
   return arena;

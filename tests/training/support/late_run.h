@@ -20,7 +20,7 @@ TrainOptions late_options(const std::string& way);
 struct LateRun {
   std::vector<double> losses;  // losses, by step
   TrainResult result;
-  std::vector<float> values;  // that the rank owns, at the end
+  std::vector<float> values;  // values that the rank owns at the end
 };
 
 // Trains on this rank, where each worker is a mesh of the given shape. `before`, if given, is

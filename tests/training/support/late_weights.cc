@@ -11,7 +11,7 @@
 namespace tutti::training::testing {
 namespace {
 
-// The same memory as a parameter's matrix.
+// Returns a row's memory as the parameter's matrix.
 Tensor as_matrix(Tensor row, const ParameterSpec& spec) {
   return tensor_at(row.data, row.dtype, spec.local_rows(), row.size() / spec.local_rows());
 }

@@ -98,7 +98,7 @@ class LateTraining {
   std::vector<Stage> stages_;
   std::vector<std::vector<float>> masters_;  // by parameter
   std::vector<std::vector<float>> states_;   // by state: all parameters' elements
-  std::vector<int64_t> offsets_;             // by parameter: of its first element there
+  std::vector<int64_t> offsets_;             // by parameter: offset of its first element in a state
 };
 
 }  // namespace tutti::training::testing

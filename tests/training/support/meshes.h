@@ -17,7 +17,7 @@ struct Grid {
   int stages = 1;
   int zero = 0;
   bool sp = false;
-  int experts = 1;  // ranks of a stage that share them out, of the model that has some
+  int experts = 1;  // ranks of a stage that divide the experts (kind "experts")
 
   int ranks() const { return tensor * context * data * stages; }
 };

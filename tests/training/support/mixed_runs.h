@@ -26,7 +26,7 @@ std::pair<double, double> sent_by(const MakeMixed& make, const ResNetConfig& ima
 
 // Trains 2 steps on two ranks and saves them in a directory. Returns the losses of three more.
 std::vector<double> losses_behind_save(const TinyRun& run, const std::string& directory);
-// Expects these losses of a run on `ranks` ranks that resumes there.
+// Resumes the run on `ranks` ranks from `directory`, and expects these losses.
 void expect_goes_on(const TinyRun& run, int ranks, const std::string& directory,
                     const std::vector<double>& losses);
 

@@ -43,18 +43,18 @@ std::unique_ptr<DataSet> tiny_data();
 
 struct TinyRun {
   MeshShape mesh;
-  int ranks_of_a_host = 0;  // hosts that ranks are said to be on; 0: this one
+  int ranks_of_a_host = 0;  // ranks per simulated host; 0: all are on this host
   GptConfig model = tiny_gpt();
   // Alternative model, on the same text, or on images of noise whose mean identifies their class.
   std::optional<MlpModelConfig> mlp;
   std::optional<ResNetConfig> resnet;
   std::optional<UNetConfig> unet;  // on images of shapes
-  // Another alternative.
+  // Any other model, and its data.
   std::function<std::unique_ptr<Model>(const MeshPlace&)> other_model;
   std::function<std::unique_ptr<DataSet>()> other_data;
   bool sync_batch_norm = false;
   ReplicaOptions replica;        // its passes follow from the batch
-  bool whole_gradients = false;  // also with one micro-batch
+  bool whole_gradients = false;  // whole f32 gradients also with one micro-batch
   std::optional<PowerSgdOptions> powersgd;
   Json optimizer = {{"name", "adamw"}};
   double learning_rate = 3e-3;

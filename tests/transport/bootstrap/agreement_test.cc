@@ -24,7 +24,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// All ranks' channels, and the clock.
+// The channels of all ranks, and the simulated clock.
 class World {
  public:
   struct Outcome {
@@ -52,7 +52,8 @@ class World {
                            if (error != nullptr) own.outcome.error = *error;
                          });
   }
-  // Each rank learns of it at its own time. `certain`: it is known that the rank has ended.
+  // Kills a rank. Each other rank learns of the death at its own time; `certain`: it then knows
+  // that the rank has ended.
   void kill(int rank, bool certain) {
     ranks_[static_cast<size_t>(rank)]->dead = true;
     for (int hearer = 0; hearer < size(); ++hearer) {
@@ -153,7 +154,7 @@ class World {
   milliseconds now_{0};
 };
 
-TEST(Agreements, AreAlikeOnAllThatAreLeft) {
+TEST(Agreements, AllSurvivorsDecideAlike) {
   for (uint32_t seed = 0; seed < 3000; ++seed) {
     SCOPED_TRACE(seed);
     World world(1 + static_cast<int>(seed % 8), seed);
@@ -192,7 +193,7 @@ TEST(Agreements, AreAlikeOnAllThatAreLeft) {
 }
 
 // Both sides consider the other dead, and messages between them are lost.
-TEST(Agreements, GoOnAtOneSideOfACut) {
+TEST(Agreements, ContinueAtOneSideOfACut) {
   for (uint32_t seed = 0; seed < 500; ++seed) {
     for (const int size : {2, 3, 4, 5, 8}) {
       const int first_side = 1 + static_cast<int>(seed) % (size - 1);
@@ -233,8 +234,8 @@ TEST(Agreements, GoOnAtOneSideOfACut) {
 }
 
 // Ranks 0 and 1 decide as the half with the first member. Then one of them is killed, which the
-// launcher reports to all, and the other half has two of the three that are left.
-TEST(Agreements, AreNotDecidedAgainWhenSomeOfTheQuorumHaveEnded) {
+// launcher reports to all, so that the other half has two of the three remaining ranks.
+TEST(Agreements, DecisionsHoldWhenSomeOfTheQuorumHaveEnded) {
   for (const int victim : {0, 1}) {
     for (uint32_t seed = 0; seed < 20; ++seed) {
       SCOPED_TRACE(cat("seed ", seed, ", rank ", victim, " is killed"));
@@ -327,7 +328,7 @@ TEST(Agreements, CanBeTriedAgain) {
   }
 }
 
-// The launcher saw rank 0 end but reports it late; or it did not.
+// Either the launcher has seen rank 0 end but reports it late, or rank 0 has not ended.
 TEST(Agreements, WaitForWordThatOthersHaveEnded) {
   for (const bool has_ended : {true, false}) {
     World world(2, 1);

@@ -28,7 +28,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// For a rank that must fail.
+// Timeout of a rank that must fail.
 constexpr std::chrono::milliseconds kShort{200};
 
 const auto kJoin = [](const Job& job) { Control::connect(job); };
@@ -140,7 +140,7 @@ TEST(Refusal, ARankThatDoesNotExist) {
   EXPECT_THAT(failure_of(job), HasSubstr("rank 2 does not exist in a job of 2 ranks"));
 }
 
-TEST(Settings, ThatDifferAreNamedOnEveryRank) {
+TEST(Settings, EveryRankNamesSettingsThatDiffer) {
   const auto errors = run_ranks_catching(3, [](Job job) {
     job.wire_settings = job.rank == 2 ? "TUTTI_A=1;TUTTI_B=tcp;" : "TUTTI_A=1;TUTTI_B=shm;";
     Control::connect(job);
@@ -153,7 +153,7 @@ TEST(Settings, ThatDifferAreNamedOnEveryRank) {
   }
 }
 
-TEST(Token, ThatIsNotSetIsSaidOnceByRankZero) {
+TEST(Token, RankZeroReportsAMissingTokenOnce) {
   LocalRendezvous rendezvous;
   std::vector<Job> jobs = {rendezvous.job(0, 2), rendezvous.job(1, 2)};
   for (Job& job : jobs) job.token.clear();
@@ -228,14 +228,14 @@ TEST(Strangers, GarbageSilenceAndHalfAHelloStopNobody) {
   EXPECT_EQ(forger.hear<bootstrap::Challenge>().version, kWireVersion);
   const auto verdict = forger.hear<bootstrap::Verdict>();
   EXPECT_EQ(verdict.refusal, bootstrap::Refusal::bad_token);
-  EXPECT_EQ(verdict.proof, bootstrap::Digest{});  // nothing to guess the token by
+  EXPECT_EQ(verdict.proof, bootstrap::Digest{});  // it does not help to guess the token
   EXPECT_TRUE(forger.dropped());
 
   EXPECT_EQ(failure_of(rendezvous.job(1, 2)), "");
   EXPECT_EQ(zero.get(), "");
 }
 
-TEST(Strangers, OnTheRunningChannelStopNobody) {
+TEST(Strangers, StrangersOnTheRunningChannelStopNobody) {
   LocalRendezvous rendezvous;
   Barrier step(2);
   std::vector<Job> jobs = {rendezvous.job(0, 2), rendezvous.job(1, 2)};
@@ -254,7 +254,7 @@ TEST(Strangers, OnTheRunningChannelStopNobody) {
   }
 }
 
-TEST(Strangers, ThatListenInsteadOfRankZeroAreNamed) {
+TEST(Strangers, StrangersThatListenInsteadOfRankZeroAreNamed) {
   LocalRendezvous rendezvous;
   const Fd listener(rendezvous.release_listener());
   Job hasty = local_job(1, 2, rendezvous.port(), "token");
@@ -267,14 +267,14 @@ TEST(Strangers, ThatListenInsteadOfRankZeroAreNamed) {
               AllOf(HasSubstr(cat("127.0.0.1:", rendezvous.port())), HasSubstr("is not Tutti")));
 }
 
-TEST(Strangers, OnThePortOfRankZeroAreSaid) {
+TEST(Strangers, ATakenPortOfRankZeroIsNamed) {
   const LocalRendezvous taken;
   EXPECT_THAT(failure_of(local_job(0, 2, taken.port(), "token")),
               AllOf(HasSubstr(cat("listen on 127.0.0.1:", taken.port())),
                     HasSubstr("Address already in use"), HasSubstr("MASTER_PORT")));
 }
 
-TEST(Rendezvous, ThroughAFileThatIsGoneAfterwards) {
+TEST(Rendezvous, UsesAFileThatIsGoneAfterwards) {
   const std::filesystem::path folder =
       std::filesystem::path(::testing::TempDir()) / cat("tutti-", ::getpid());
   std::filesystem::create_directory(folder);
@@ -291,7 +291,7 @@ TEST(Rendezvous, ThroughAFileThatIsGoneAfterwards) {
 }
 
 // The file leads to another job until rank 0 replaces it.
-TEST(Rendezvous, ThroughAFileThatAnotherJobLeftBehind) {
+TEST(Rendezvous, ReplacesAFileThatAnotherJobLeftBehind) {
   const std::string file =
       std::filesystem::path(::testing::TempDir()) / cat("tutti-stale-", ::getpid());
   LocalRendezvous other;
@@ -336,7 +336,7 @@ class StoreInMemory final : public Rendezvous {
   int times_set_ = 0;
 };
 
-TEST(Rendezvous, ThroughTheCallersStore) {
+TEST(Rendezvous, UsesTheCallersStore) {
   const auto store = std::make_shared<StoreInMemory>();
   std::vector<Job> jobs;
   for (const int rank : {2, 1, 0}) {
@@ -351,7 +351,7 @@ TEST(Rendezvous, ThroughTheCallersStore) {
 }
 
 // A process that cannot read the store is still a stranger.
-TEST(Rendezvous, ThatTellsTheTokenToo) {
+TEST(Rendezvous, TheFileCarriesTheTokenToo) {
   const auto store = std::make_shared<StoreInMemory>();
   std::vector<Job> jobs;
   for (const int rank : {0, 1, 2}) {
@@ -375,7 +375,7 @@ TEST(Rendezvous, ThatTellsTheTokenToo) {
   EXPECT_EQ(zero.get(), "");
 }
 
-TEST(Rendezvous, ThatTellsNothingIsSaid) {
+TEST(Rendezvous, EmptyFilesAreReported) {
   Job job = local_job(1, 2, std::string(), "token");
   job.rendezvous = std::make_shared<StoreInMemory>();
   job.init_timeout = std::chrono::milliseconds(100);
@@ -384,12 +384,12 @@ TEST(Rendezvous, ThatTellsNothingIsSaid) {
   EXPECT_THAT(failure_of(job), HasSubstr("'nonsense' is not an address of rank 0"));
 }
 
-TEST(Rendezvous, InAFolderThatIsNotThereIsSaid) {
+TEST(Rendezvous, MissingFoldersAreReported) {
   EXPECT_THAT(failure_of(local_job(0, 2, std::string("/nowhere/at/all"), "token")),
               AllOf(HasSubstr("rendezvous file /nowhere/at/all"), HasSubstr("No such file")));
 }
 
-TEST(Rendezvous, OverIpv6) {
+TEST(Rendezvous, WorksOverIpv6) {
   std::optional<LocalRendezvous> rendezvous;
   try {
     rendezvous.emplace("::1");
@@ -408,7 +408,7 @@ TEST(Rendezvous, OverIpv6) {
 }
 
 // A rank that has left one job may be early for the next one at the same address.
-TEST(Rendezvous, TwiceAtTheSameAddress) {
+TEST(Rendezvous, WorksTwiceAtTheSameAddress) {
   LocalRendezvous rendezvous;
   const std::vector<Job> jobs = {rendezvous.job(0, 2), rendezvous.job(1, 2)};
   const auto body = [](const Job& job) {

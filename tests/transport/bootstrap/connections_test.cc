@@ -57,7 +57,7 @@ TEST(Connections, ReachTheClientAndAreKeptForOneThatComesLater) {
   });
 }
 
-TEST(Connections, OfSeveralLanesToSeveralPeersAtATime) {
+TEST(Connections, SeveralLanesConnectToSeveralPeersAtATime) {
   constexpr int kRanks = 4;
   constexpr int kLanes = 8;
   Barrier done(kRanks);
@@ -81,8 +81,9 @@ TEST(Connections, OfSeveralLanesToSeveralPeersAtATime) {
   });
 }
 
-// A rank that has left is not suspected; the client can query that.
-TEST(Connections, ToARankThatHasLeftComeToNothing) {
+// A connection to a rank that has left is not established, and the client does not treat the rank
+// as dead.
+TEST(Connections, ConnectingToARankThatHasLeftEnds) {
   run_ranks(2, [&](const Job& job) {
     const std::shared_ptr<Control> control = Control::connect(job);
     if (control->rank() == 1) return;
@@ -174,7 +175,7 @@ TEST(Kept, OnlyAsLongAsACommunicatorMayCome) {
 }
 
 // The connector reports a peer that refuses the connection, and one that does not exist.
-TEST(Connector, TellsOfFailuresAndGoesOn) {
+TEST(Connector, ReportsFailuresAndContinues) {
   using namespace bootstrap;
   const Fd listener = listen_on(resolve("127.0.0.1", 0).front());
   Acceptor acceptor(Fd(::fcntl(listener.get(), F_DUPFD_CLOEXEC, 0)), "token", 3, 1);
@@ -222,8 +223,9 @@ TEST(Connector, TellsOfFailuresAndGoesOn) {
                           HasSubstr("refused this rank: the two have different tokens")));
 }
 
-// More of them than the acceptor keeps waiting, all silent. The newcomer is admitted long before
-// the first of them times out; turns are counted, so that a slow machine has enough time.
+// There are more strangers than the acceptor keeps waiting, and all are silent. The newcomer is
+// admitted long before the first of them times out. Turns are counted, so that a slow machine has
+// enough time.
 TEST(Acceptor, LetsNewcomersInPastACrowdOfStrangers) {
   using namespace bootstrap;
   constexpr rlim_t kCrowd = 600;

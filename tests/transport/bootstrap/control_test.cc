@@ -73,7 +73,7 @@ TEST(Tree, RoutesAmongThoseThatAreLeft) {
 }
 
 // A stopped process reads nothing, and data beyond its system's buffers would break the link.
-TEST(Link, AsksNoMoreOfWhoSaysNothing) {
+TEST(Link, SendsNoMoreQuestionsToASilentPeer) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()), 0);
   bootstrap::Link link{ByteStream(Fd(ends[0]))};
@@ -118,7 +118,7 @@ TEST_P(WorldTest, EveryRankKnowsAll) {
     for (int rank = 0; rank < size(); ++rank) {
       EXPECT_EQ(control.peer(rank).pid, ::getpid());
       EXPECT_EQ(control.peer(rank).host_id, control.peer(0).host_id);
-      // A job of one rank has no peers to notify.
+      // A job of one rank has no peers that need its domain.
       if (size() > 1) {
         EXPECT_EQ(control.peer(rank).domain, domain_of(rank));
       }
@@ -158,7 +158,7 @@ TEST_P(WorldTest, PoisonReachesAllOfOneCommunicator) {
 
 // A client that is slow, for instance because it writes to a hanging file system, does not delay
 // the ranks below it in the tree.
-TEST(Poison, IsPassedOnBeforeItIsTaken) {
+TEST(Poison, PassesOnBeforeDelivery) {
   class SlowClient final : public ControlClient {
    public:
     explicit SlowClient(std::shared_future<void> others) : others_(std::move(others)) {}
@@ -261,13 +261,14 @@ TEST(Descriptors, AloneToo) {
   EXPECT_THROW(control->fetch(0, "other", Deadline::after(std::chrono::milliseconds(10))), Error);
 }
 
-TEST(Poison, IsKeptForAClientThatComesLater) {
+TEST(Poison, WaitsForAClientThatComesLater) {
   Barrier step(2);
   run_ranks(2, [&](const Job& job) {
     const std::shared_ptr<Control> control = Control::connect(job);
     if (control->rank() == 0) {
       control->poison(9, Error(ErrorCode::aborted, "no more"));
-      // The same links carry both, so the abort has arrived when this is answered.
+      // The same links carry the abort and this question, so the abort has arrived when the
+      // question is answered.
       AttachedClient client(*control, kWorld, everybody(2));
       control->ask(kWorld, 1, 1);
       client->wait_for_answer(1, 1);
@@ -285,7 +286,7 @@ TEST(Poison, IsKeptForAClientThatComesLater) {
 
 // A query is not kept either: it is answered as soon as it is known that the communicator will not
 // exist.
-TEST(Poison, IsNotKeptForACommunicatorThatDoesNotCome) {
+TEST(Poison, DoesNotWaitForACommunicatorThatDoesNotCome) {
   Barrier step(2);
   run_ranks(2, [&](const Job& job) {
     const std::shared_ptr<Control> control = Control::connect(job);
@@ -353,7 +354,7 @@ TEST(Fork, TheChildCannotBreakTheParent) {
   });
 }
 
-TEST(Fork, IsNoticedAloneToo) {
+TEST(Fork, LonelyRankNoticesIt) {
   const std::shared_ptr<Control> control = Control::connect(Job{});
   EXPECT_FALSE(control->forked());
   const pid_t child = ::fork();

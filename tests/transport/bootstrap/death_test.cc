@@ -134,8 +134,8 @@ void listen_for_abort(Control& control, const Pipe& report, const Pipe&) {
 
 class DeathTest : public ::testing::TestWithParam<int> {};
 
-// The death of rank 1, which has children if the tree has several levels.
-TEST_P(DeathTest, IsHeardByEveryRank) {
+// Rank 1 dies, which has children if the tree has several levels.
+TEST_P(DeathTest, EveryRankNoticesIt) {
   constexpr int kRanks = 6;
   Processes job(kRanks, GetParam(), false, listen_for_abort);
   job.wait_until_all_are_there();
@@ -147,7 +147,7 @@ TEST_P(DeathTest, IsHeardByEveryRank) {
   }
 }
 
-TEST_P(DeathTest, OfRankZeroToo) {
+TEST_P(DeathTest, EveryRankNoticesRankZeros) {
   Processes job(4, GetParam(), false, listen_for_abort);
   job.wait_until_all_are_there();
   ::kill(job.pid(0), SIGKILL);
@@ -156,7 +156,7 @@ TEST_P(DeathTest, OfRankZeroToo) {
   }
 }
 
-TEST_P(DeathTest, IsExplainedByTheLauncher) {
+TEST_P(DeathTest, TheLauncherExplainsIt) {
   Processes job(4, GetParam(), true, listen_for_abort);
   job.wait_until_all_are_there();
   const pid_t pid = job.pid(1);
@@ -172,8 +172,8 @@ TEST_P(DeathTest, IsExplainedByTheLauncher) {
   }
 }
 
-// It dies after the rendezvous and before it has created what rank 1 requests.
-TEST_P(DeathTest, IsWhatWhoeverAsksForAnOfferHears) {
+// Rank 0 dies after the rendezvous, before it has created the offer that rank 1 requests.
+TEST_P(DeathTest, RanksThatRequestAnOfferNoticeIt) {
   const auto ask = [](Control& control, const Pipe& report, const Pipe& orders) {
     report.write("ready\n");
     orders.read_line();
@@ -190,7 +190,7 @@ TEST_P(DeathTest, IsWhatWhoeverAsksForAnOfferHears) {
 
 // Ranks 2 and 3 share a communicator, and rank 2 ends because rank 1 has died: rank 3's
 // error names the cause. Without rank 0, a flat tree has no links left.
-TEST_P(DeathTest, IsTheCauseOfWhatFollows) {
+TEST_P(DeathTest, LaterErrorsNameItAsTheirCause) {
   for (const int killed : {0, 1}) {
     SCOPED_TRACE(killed);
     Processes job(4, GetParam(), true,
@@ -214,8 +214,8 @@ TEST_P(DeathTest, IsTheCauseOfWhatFollows) {
   }
 }
 
-// The deaths of ranks 1 and 3, at once.
-TEST_P(DeathTest, OfTwoIsToldOfBoth) {
+// Ranks 1 and 3 die at once.
+TEST_P(DeathTest, TwoDeathsAreBothReported) {
   Processes job(4, GetParam(), true, listen_for_abort);
   job.wait_until_all_are_there();
   std::string lines;
@@ -269,7 +269,7 @@ TEST_P(DeathTest, LeavesNobodyCutOff) {
 }
 
 // A rank that has left serves the ranks below it for a limited time only.
-TEST_P(DeathTest, IsHeardAfterOthersHaveLeft) {
+TEST_P(DeathTest, RanksNoticeItAfterOthersHaveLeft) {
   constexpr int kRanks = 6;
   Processes job(kRanks, GetParam(), false,
                 [](Control& control, const Pipe& report, const Pipe& orders) {
@@ -302,7 +302,7 @@ TEST(Exit, WithoutLeavingIsADeath) {
   }
 }
 
-TEST(Exit, AfterLeavingIsNone) {
+TEST(Exit, ExitsAfterLeavingAreNoDeaths) {
   Processes job(4, 32, true, [](Control& control, const Pipe& report, const Pipe& orders) {
     report.write("ready\n");
     if (control.rank() == 3) return;  // leaves when `control` goes
@@ -327,7 +327,7 @@ TEST(Exit, AfterLeavingIsNone) {
 
 // Rank 0 has ended, so rank 1's leave message has no path to the others; the launcher reports its
 // end.
-TEST(Exit, AfterLeavingIsNoneWhereNoGoodbyeArrives) {
+TEST(Exit, ExitsAfterLeavingAreNoDeathsEvenIfNoGoodbyeArrives) {
   Processes job(4, 32, true, [](Control& control, const Pipe& report, const Pipe& orders) {
     report.write("ready\n");
     if (control.rank() == 0) return;  // leaves when `control` goes
@@ -349,7 +349,7 @@ TEST(Exit, AfterLeavingIsNoneWhereNoGoodbyeArrives) {
   EXPECT_THAT(job.line_from(2), AllOf(HasSubstr("rank 3 ("), HasSubstr("exit code 1")));
 }
 
-TEST(Death, BeforeAttachIsToldByAttachToMembersOnly) {
+TEST(Death, AttachReportsAnEarlierDeathToMembersOnly) {
   Processes job(3, 32, false, [](Control& control, const Pipe& report, const Pipe& orders) {
     AttachedClient first(control, kWorld, everybody(3));
     report.write("ready\n");
@@ -369,7 +369,7 @@ TEST(Death, BeforeAttachIsToldByAttachToMembersOnly) {
 }
 
 // A descriptor is left for the socket, but not for what is passed through it.
-TEST(Descriptors, ThatThisProcessHasNoRoomForAreNotBlamedOnThePeer) {
+TEST(Descriptors, ThisProcessesLimitIsNotBlamedOnThePeer) {
   Processes job(2, 32, false, [](Control& control, const Pipe& report, const Pipe& orders) {
     if (control.rank() == 0) {
       const Pipe offered;

@@ -58,7 +58,7 @@ void expect_death(std::future<Outcome>& rank, const ::testing::Matcher<std::stri
   EXPECT_TRUE(outcome.soon);
 }
 
-// A rank's messages up to its arrival, by hand.
+// Sends a rank's messages up to its arrival by hand; returns its connection to rank 0.
 ByteStream arrive(const Job& job) {
   Fd socket;
   const Deadline deadline = Deadline::after(kPatience);
@@ -93,7 +93,7 @@ struct LauncherPipeEnds {
   Fd write;
 };
 
-TEST(DeathWhileJoining, OfARankThatHadArrivedEndsAllOthers) {
+TEST(DeathWhileJoining, AnArrivedRanksDeathEndsAllOthers) {
   LocalRendezvous rendezvous;
   auto zero = join_in_background(rendezvous.job(0, 4));
   auto one = join_in_background(rendezvous.job(1, 4));
@@ -104,7 +104,7 @@ TEST(DeathWhileJoining, OfARankThatHadArrivedEndsAllOthers) {
   }
 }
 
-TEST(DeathWhileJoining, OfARankWithTheTableButNoParentEndsAllOthers) {
+TEST(DeathWhileJoining, ParentlessRanksDeathEndsAllOthers) {
   LocalRendezvous rendezvous;
   std::vector<Job> jobs;
   for (int rank = 0; rank < 4; ++rank) {
@@ -116,11 +116,11 @@ TEST(DeathWhileJoining, OfARankWithTheTableButNoParentEndsAllOthers) {
   ByteStream three = arrive(jobs[3]);
   ASSERT_TRUE(wait_for(three.get(), POLLIN, Deadline::after(kPatience)));
   three.reset();
-  // Rank 2 waits for it; the others have everything that they need.
+  // Rank 2 waits for rank 3; the others have everything that they need.
   expect_death(ranks[2], HasSubstr("rank 3 (node7, pid 4711) vanished"));
 }
 
-TEST(DeathWhileJoining, IsHeardFromTheLauncherWhileRankZeroIsSilent) {
+TEST(DeathWhileJoining, TheLauncherReportsItWhileRankZeroIsSilent) {
   LocalRendezvous listens_only;
   const LauncherPipeEnds launcher;
   Job job = listens_only.job(1, 3);
@@ -130,7 +130,7 @@ TEST(DeathWhileJoining, IsHeardFromTheLauncherWhileRankZeroIsSilent) {
   expect_death(one, HasSubstr("rank 0 (pid 4711) was killed by signal 9 (Killed)"));
 }
 
-TEST(DeathWhileJoining, IsHeardFromTheLauncherWhileThereIsNoRankZero) {
+TEST(DeathWhileJoining, TheLauncherReportsItWhileThereIsNoRankZero) {
   uint16_t port = 0;
   {
     const LocalRendezvous nobody_listens_any_more;
@@ -205,7 +205,7 @@ class Released : public ::testing::Test {
   std::vector<std::future<Outcome>> ranks_;
 };
 
-// No further message arrives on the first connection.
+// Expects a rank's release, and no further message on its first connection.
 void wait_for_release(ByteStream& first) {
   std::string body;
   ASSERT_EQ(read_frame(first, body, kMaxFrameBytes, Deadline::after(kPatience)),
@@ -214,24 +214,24 @@ void wait_for_release(ByteStream& first) {
   ASSERT_EQ(read_frame(first, body, kMaxFrameBytes, Deadline::after(kPatience)), Transfer::closed);
 }
 
-TEST_F(Released, RanksHearOfSettingsThatDiffer) {
+TEST_F(Released, AllRanksReportDifferentSettings) {
   jobs_[3].wire_settings = "TUTTI_A=1;";
   for (int rank = 0; rank < kRanks; ++rank) join(rank);
   expect_all_hear(HasSubstr("has TUTTI_A=1, rank 0 has nothing more"));
 }
 
-// Before rank 0 has the table, or between rank 0 and the others.
-TEST_F(Released, RanksHearOfOneThatDiesAboveThem) {
+// Rank 1 dies before rank 0 has the table, or between rank 0 and the ranks below.
+TEST_F(Released, AllRanksReportADeathAboveThem) {
   for (const int rank : {0, 2, 3}) join(rank);
   ByteStream four = arrive(jobs_[4]);
   wait_for_release(four);
   arrive(jobs_[1]).reset();
-  // If the table had come to it unread, its end of the connection breaks.
+  // If rank 1 ends with the table unread, its connection breaks instead of ending.
   expect_all_hear(AnyOf(HasSubstr("rank 1 (node7, pid 4711) disconnected"),
                         HasSubstr("rank 1 (node7, pid 4711) vanished")));
 }
 
-TEST_F(Released, RanksHearOfWhoIsMissing) {
+TEST_F(Released, AllRanksNameMissingRanks) {
   for (const int rank : {1, 2, 3}) join(rank);
   jobs_[0].init_timeout = std::chrono::milliseconds(1000);
   auto zero =
@@ -239,8 +239,8 @@ TEST_F(Released, RanksHearOfWhoIsMissing) {
   expect_all_hear(HasSubstr("rank 4 of 5 did not arrive within 1 s"));
 }
 
-// Its parent detects the death and reports it to the ranks below.
-TEST_F(Released, RankThatDiesIsNoticedWhereTheTableGoesDown) {
+// The dead rank's parent detects the death and reports it to the ranks below.
+TEST_F(Released, ADeathIsNoticedWhileTheTableIsSent) {
   auto zero = join_in_background(jobs_[0]);  // has all that it needs
   for (const int rank : {1, 3, 4}) join(rank);
   ByteStream first = arrive(jobs_[2]);
@@ -248,7 +248,7 @@ TEST_F(Released, RankThatDiesIsNoticedWhereTheTableGoesDown) {
   expect_all_hear(HasSubstr("rank 2 (node7, pid 4711) vanished"));
 }
 
-TEST_F(Released, RankHearsOfADeathFromTheLauncher) {
+TEST_F(Released, TheLauncherReportsADeath) {
   const LauncherPipeEnds launcher;
   jobs_[2].launcher_fd = launcher.read.get();
   join(2);

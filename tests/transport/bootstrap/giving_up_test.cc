@@ -75,7 +75,7 @@ class PlayedAgreements final : public bootstrap::AgreementChannel {
     const auto take = [&](std::string_view body) {
       FrameReader frame(body);
       if (frame.type() != FrameType::agreement) return true;
-      frame.get<int32_t>();  // to whom
+      frame.get<int32_t>();  // destination
       return agreements_.on_frame(frame);
     };
     while (!agreed) {
@@ -133,8 +133,9 @@ class GivingUp : public ::testing::Test {
   void SetUp() override { settings().set("TUTTI_NETWORK_TIMEOUT", "2"); }
 };
 
-// Its host's network was cut and recovers: it considers the others dead and would report that.
-TEST_F(GivingUp, RefusesTheLinksOfWhoWasTakenForDead) {
+// The network of the last rank's host was cut and recovers: the rank considers the others dead and
+// would report that.
+TEST_F(GivingUp, RefusesLinksOfARankConsideredDead) {
   Barrier heard(kRanks);
   run(
       [&](Control& control, RecordingClient& client) {
@@ -159,7 +160,7 @@ TEST_F(GivingUp, RefusesTheLinksOfWhoWasTakenForDead) {
 }
 
 // Both reach rank 1, which believes its own link to rank 0.
-TEST_F(GivingUp, OfTwoThatCannotTalkTakesTheOneThatMoves) {
+TEST_F(GivingUp, ExcludesOneOfTwoThatCannotTalk) {
   run(
       [&](Control& control, RecordingClient& client) {
         const Error error = client.wait_for_abort();
@@ -170,8 +171,8 @@ TEST_F(GivingUp, OfTwoThatCannotTalkTakesTheOneThatMoves) {
       [&](Membership& membership) {
         Link link = move_to(membership, 1);
         tell_death(link, 0);
-        // Rank 1 closes it when it gives this rank up, without reporting its death: its own part of
-        // the job may be the one that continues.
+        // Rank 1 closes the link when it gives this rank up. It does not report this rank as dead,
+        // because this rank's part of the job may be the one that continues.
         bool told = false;
         const auto take = [&](std::string_view body) {
           told |= FrameReader(body).type() == FrameType::death;
@@ -187,7 +188,7 @@ TEST_F(GivingUp, OfTwoThatCannotTalkTakesTheOneThatMoves) {
 
 // The last rank takes part in the control channel but accepts no data connections. Rank 1, whose
 // connection to it has failed, reports that.
-TEST_F(GivingUp, IsAgreedOnWhereTwoLiveButCannotConnect) {
+TEST_F(GivingUp, RanksAgreeIfTwoLiveButCannotConnect) {
   const Contribution contribution{.members = everybody(kRanks), .flags = 1, .separates = true};
   run(
       [&](Control& control, RecordingClient& client) {

@@ -71,12 +71,12 @@ const Variables kHydra = {{"PMI_RANK", "0"},
                           {"MPI_LOCALRANKID", "0"},
                           {"MPI_LOCALNRANKS", "2"}};
 
-TEST(JobSources, NobodyToldAnything) {
+TEST(JobSources, AnEmptyEnvironmentHasNoJob) {
   EXPECT_FALSE(find({}));
   EXPECT_FALSE(find({{"RANK", ""}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}}));
 }
 
-TEST(JobSources, ByHand) {
+TEST(JobSources, VariablesSetByHand) {
   const auto job = find(kByHand);
   ASSERT_TRUE(job);
   EXPECT_EQ(job->source, "variables");
@@ -94,7 +94,7 @@ TEST(JobSources, TuttiRunAndTorchrun) {
 }
 
 // The agents of two nodes may count the restarts differently.
-TEST(JobSources, TorchrunTellsWhichStartThisIs) {
+TEST(JobSources, TorchrunProvidesTheIncarnation) {
   const auto start = [](const Variables& more) { return find(with(kTorchrun, more))->incarnation; };
   const Variables lone = {{"GROUP_WORLD_SIZE", "1"}};
   const Variables again = {{"TORCHELASTIC_RESTART_COUNT", "1"}};
@@ -135,7 +135,7 @@ TEST(JobSources, SlurmsPortsDifferByJobAndStep) {
   }
 }
 
-// It has SLURM_PROCID=0 and the number of tasks that its steps may have.
+// The script has SLURM_PROCID=0 and the number of tasks that its steps may have.
 TEST(JobSources, ABatchScriptOfSlurmIsNoRank) {
   Variables script = kSlurm;
   script.erase("SLURM_STEP_ID");
@@ -166,7 +166,7 @@ TEST(JobSources, AStepOfOneTaskIsAlone) {
   EXPECT_EQ(job->size, 1);
 }
 
-// Its daemons were started by srun.
+// srun started prterun's daemons.
 TEST(JobSources, PrterunInSlurmIsNotTakenForIt) {
   const auto job = find({{"PMIX_RANK", "3"},
                          {"PMIX_NAMESPACE", "prterun-1"},
@@ -215,7 +215,7 @@ TEST(JobSources, Jsrun) {
   EXPECT_EQ(job->size, 6);
 }
 
-TEST(JobSources, KubernetesTellsTheIndexAndTheManifestHowMany) {
+TEST(JobSources, KubernetesProvidesTheIndexAndTheManifestTheSize) {
   EXPECT_FALSE(find({{"JOB_COMPLETION_INDEX", "3"}})) << "pods that work on their own";
   const auto job = find({{"JOB_COMPLETION_INDEX", "3"}, {"WORLD_SIZE", "4"}});
   EXPECT_EQ(job->source, "Kubernetes");
@@ -223,14 +223,14 @@ TEST(JobSources, KubernetesTellsTheIndexAndTheManifestHowMany) {
   EXPECT_EQ(job->size, 4);
 }
 
-// In an allocation, mpirun starts its daemons by srun, which sets their numbers.
+// In an allocation, mpirun starts its daemons by srun, which sets their rank variables.
 TEST(JobSources, WhoeverStartedTheProcessLastWins) {
   EXPECT_EQ(find(with(kSlurm, kOpenMpi))->source, "Open MPI");
   EXPECT_EQ(find(with(kSlurm, kHydra))->source, "PMI");
   EXPECT_EQ(find(with(with(kSlurm, kOpenMpi), kTorchrun))->source, "torchrun");
 }
 
-TEST(JobSources, WhatIsToldByHalvesIsNamed) {
+TEST(JobSources, IncompleteVariablesAreNamed) {
   EXPECT_THAT(failure({{"RANK", "1"}}), HasSubstr("RANK is set, but WORLD_SIZE is not"));
   EXPECT_THAT(failure({{"WORLD_SIZE", "1"}}), HasSubstr("WORLD_SIZE is set, but RANK is not"));
   EXPECT_THAT(failure({{"PMI_RANK", "1"}, {"PMI_FD", "5"}}), HasSubstr("PMI_SIZE is not"));
@@ -253,7 +253,7 @@ TEST(JobSources, EachIsNamedForPeople) {
   }
 }
 
-TEST(HostList, AsSlurmWritesThem) {
+TEST(HostList, ReadsSlurmsFormat) {
   EXPECT_THAT(expand_host_list("node[01-03,7],x"),
               ElementsAre("node01", "node02", "node03", "node7", "x"));
   EXPECT_THAT(expand_host_list("a"), ElementsAre("a"));
@@ -270,7 +270,7 @@ TEST(HostList, WhatMakesNoSenseIsQuoted) {
   }
 }
 
-TEST(Counts, AsSlurmWritesThem) {
+TEST(Counts, ReadSlurmsFormat) {
   EXPECT_THAT(expand_counts("2(x3),1"), ElementsAre(2, 2, 2, 1));
   EXPECT_THAT(expand_counts("16"), ElementsAre(16));
   for (const char* text : {"", "x", "2(x", "2(x0)", "2(y3)", "-1", "2(x99999999)"}) {

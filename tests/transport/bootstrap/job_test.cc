@@ -82,7 +82,7 @@ TEST_F(JobTest, AloneWithoutAnyVariable) {
   EXPECT_EQ(job.size, 1);
 }
 
-TEST_F(JobTest, FromVariables) {
+TEST_F(JobTest, VariablesDescribeIt) {
   set_ranks(2, 4);
   settings().set("TUTTI_TOKEN", kToken);
   settings().set("TUTTI_INIT_TIMEOUT", "1.5");
@@ -104,7 +104,7 @@ void set_slurms_step() {
   ::setenv("SLURM_JOB_ID", "7", 1);
 }
 
-TEST_F(JobTest, SlurmTellsWhereRanksMeet) {
+TEST_F(JobTest, SlurmProvidesTheMeetingAddress) {
   set_slurms_step();
   const Job job = job_from_environment();
   EXPECT_EQ(job.source, "Slurm");
@@ -114,7 +114,7 @@ TEST_F(JobTest, SlurmTellsWhereRanksMeet) {
   EXPECT_FALSE(job.token_by_rendezvous);
 }
 
-TEST_F(JobTest, WhereRanksMeetMayBeSetOtherwise) {
+TEST_F(JobTest, OptionsOverrideWhereRanksMeet) {
   set_slurms_step();
   set("MASTER_PORT", "1234");
   EXPECT_EQ(meeting_place(job_from_environment()), "n3:1234");
@@ -146,7 +146,7 @@ TEST_F(JobTest, KubernetesNeedsAnAddress) {
   EXPECT_EQ(job_from_environment().rank, 1);
 }
 
-TEST_F(JobTest, WhereTheLauncherPlacedIt) {
+TEST_F(JobTest, TheLauncherMaySetTheDomain) {
   EXPECT_EQ(job_from_environment().domain, Domain{});
   settings().set("TUTTI_DOMAIN", "numa:1,cache:3");
   EXPECT_EQ(job_from_environment().domain, (Domain{.numa_node = 1, .cache = 3}));
@@ -154,7 +154,7 @@ TEST_F(JobTest, WhereTheLauncherPlacedIt) {
   EXPECT_THAT(failure(), HasSubstr("invalid location TUTTI_DOMAIN='upstairs'"));
 }
 
-TEST_F(JobTest, WhereItsHostIsInTheNetwork) {
+TEST_F(JobTest, SlurmOrTheUserSetsTheRack) {
   EXPECT_EQ(job_from_environment().rack, "");
   set("SLURM_TOPOLOGY_ADDR", "s0.s4.s8.tux1");
   EXPECT_EQ(job_from_environment().rack, "") << "which of these are switches is not known";
@@ -207,7 +207,7 @@ TEST_F(JobTest, WrongVariablesAreNamed) {
   EXPECT_THAT(failure(), HasSubstr("MASTER_PORT='70000'"));
 }
 
-TEST_F(JobTest, WhichRankOfItsHostIsTheLaunchersToTell) {
+TEST_F(JobTest, TheLauncherProvidesTheLocalRank) {
   set_ranks(1, 4);
   set("LOCAL_RANK", "1");
   set("LOCAL_WORLD_SIZE", "2");

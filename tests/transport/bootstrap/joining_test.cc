@@ -78,7 +78,7 @@ class Door {
 };
 
 // All ranks of a large world at once are not strangers to be dropped.
-TEST(Crowd, OfRanksGetsIn) {
+TEST(Crowd, AllRanksOfALargeWorldGetIn) {
   constexpr int kWorld = 1000;
   constexpr int kTurns = 3000;
   if (!reserve_descriptors(3 * kWorld)) GTEST_SKIP() << "too few descriptors are allowed here";
@@ -94,8 +94,8 @@ TEST(Crowd, OfRanksGetsIn) {
   EXPECT_EQ(door.opened(), kWorld - 1);
 }
 
-// A rank dropped before the verdict exceeded the acceptor's limit and tries again.
-TEST(Crowd, ThatDropsSomebodySeesHimAgain) {
+// A rank that is dropped before the verdict has exceeded the acceptor's limit, and tries again.
+TEST(Crowd, DroppedRanksTryAgain) {
   Fd listener = listen_on(resolve("127.0.0.1", 0).front());
   PeerInfo peer;
   peer.address = local_address(listener.get()).host();
@@ -153,7 +153,7 @@ class Descriptors : public ::testing::Test {
   Descriptors() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 };
 
-TEST_F(Descriptors, OfWhichMoreAreAllowedAreGot) {
+TEST_F(Descriptors, RaisesTheSoftLimitWhenItIsReached) {
   const auto body = [] {
     std::vector<Fd> sockets;
     const SocketAddress address = resolve("127.0.0.1", 0).front();
@@ -163,7 +163,7 @@ TEST_F(Descriptors, OfWhichMoreAreAllowedAreGot) {
   EXPECT_EXIT(with_few_descriptors(5, false, body), ::testing::ExitedWithCode(0), "all are there");
 }
 
-TEST_F(Descriptors, ThatAreWantingAreThisRanksOwnError) {
+TEST_F(Descriptors, ExhaustionIsThisRanksOwnError) {
   if (kSanitizerNeedsDescriptors) GTEST_SKIP() << kNoneLeft;
   const auto body = [] {
     Door door(2);
@@ -177,7 +177,7 @@ TEST_F(Descriptors, ThatAreWantingAreThisRanksOwnError) {
               "open files.*ulimit -n");
 }
 
-TEST_F(Descriptors, ThatAreWantingKeepRankZeroFromWaitingInVain) {
+TEST_F(Descriptors, ExhaustionKeepsRankZeroFromWaitingInVain) {
   const auto body = [] {
     LocalRendezvous rendezvous;
     try {
@@ -191,7 +191,7 @@ TEST_F(Descriptors, ThatAreWantingKeepRankZeroFromWaitingInVain) {
 }
 
 // The acceptor has room for one: the others wait in the queue, and none is lost.
-TEST_F(Descriptors, ThatAreWantingOnAcceptMakeNobodyFail) {
+TEST_F(Descriptors, ExhaustionOnAcceptMakesNobodyFail) {
   if (kSanitizerNeedsDescriptors) GTEST_SKIP() << kNoneLeft;
   constexpr int kGuests = 10;
   const auto body = [] {
@@ -226,7 +226,7 @@ TEST(Master, KnownHereAsLoopbackIsHiddenFromOthers) {
   EXPECT_FALSE(is_hidden_by_loopback("127.0.0.1", "node7", at("127.0.0.1")));
 }
 
-TEST(Table, HoldsOfARankOnlyWhatTheOneBeforeItHasNot) {
+TEST(Table, StoresOnlyDifferencesToThePreviousRank) {
   const auto bytes = [](int ranks) {
     PeerInfo peer{.host = "node7", .host_id = std::string(100, 'x'), .address = "10.0.0.1"};
     peer.unix_name = std::string(20, 'u');

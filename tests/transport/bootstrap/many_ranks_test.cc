@@ -25,13 +25,13 @@ namespace {
 
 constexpr int kRanks = 512;
 constexpr int kMostHeld = 32;
-// Limit of rank 0: for its children, those that it holds, and those in the handshake. Far below the
-// number of ranks.
+// Descriptor limit of rank 0: enough for its children, the ranks that it holds and those in the
+// handshake, and far below the number of ranks.
 constexpr rlim_t kDescriptors = 200;
 constexpr std::chrono::minutes kInitTimeout{4};
 
-// Processes that wait until all have closed their write ends, or ended. With few cores the last one
-// runs long after the first one has its result.
+// A pipe by which processes wait for each other: wait() returns when all have called it or ended.
+// With few cores the last process runs long after the first one has its result.
 class Finish {
  public:
   Finish() {
@@ -57,8 +57,9 @@ void expect_few_messages(const InitStats& stats, const Job& job) {
               kRanks, stats.seconds, static_cast<unsigned long>(stats.all.messages),
               static_cast<unsigned long>(stats.all.bytes), stats.most_held);
   std::fflush(stdout);
-  // First connections: a handshake of three messages, arrival and release. Links: a handshake, the
-  // table (the only message that grows with the job), and a confirmation.
+  // A rank's first connection carries five messages: three of the handshake, its arrival and its
+  // release. Its link carries five: three of the handshake, the table (the only message that grows
+  // with the job) and a confirmation.
   EXPECT_LE(stats.all.messages, 10 * (kRanks - 1));
   EXPECT_LE(stats.all.bytes, kRanks * (kRanks * 50 + 2000));
   EXPECT_LE(stats.most_held, job.fanout + kMostHeld);

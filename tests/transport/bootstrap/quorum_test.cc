@@ -8,7 +8,8 @@
 namespace tutti::bootstrap {
 namespace {
 
-// The decision of ranks (bits) that reach each other while these have ended.
+// Returns true if the ranks in `present` (bits), which reach each other, may decide when those in
+// `ended` have ended.
 bool decides(int size, unsigned present, unsigned ended) {
   std::vector<int> members(static_cast<size_t>(size));
   std::iota(members.begin(), members.end(), 0);
@@ -18,7 +19,7 @@ bool decides(int size, unsigned present, unsigned ended) {
       .decides();
 }
 
-// Whichever others have ended: of two disjoint sets at most one decides.
+// Whichever ranks have ended, at most one of two disjoint sets decides.
 TEST(Quorum, MeetsEveryOtherUnlessItsMembersHaveEnded) {
   for (int size = 1; size <= 7; ++size) {
     const unsigned all = (1U << size) - 1;
@@ -41,13 +42,13 @@ TEST(Quorum, IsAMajorityOfTheOriginalMembers) {
   EXPECT_FALSE(decides(5, 0b00011, 0b11000)) << "ranks 0 and 1, rank 2 is out of reach";
 }
 
-TEST(Quorum, OfHalfTheMembersHasTheFirst) {
+TEST(Quorum, HalfTheMembersNeedTheFirst) {
   EXPECT_TRUE(decides(4, 0b0011, 0));
   EXPECT_FALSE(decides(4, 0b1100, 0));
   EXPECT_FALSE(decides(4, 0b1100, 0b0001)) << "rank 1 may have decided with rank 0";
 }
 
-TEST(Quorum, IsAnyNumberWhereAllOthersHaveEnded) {
+TEST(Quorum, AnyNumberDecidesIfAllOthersHaveEnded) {
   EXPECT_TRUE(decides(4, 0b1100, 0b0011));
   EXPECT_TRUE(decides(8, 0b10000000, 0b01111111));
 }

@@ -63,8 +63,8 @@ TEST(Rails, CarryLanesInTurnsAsFarAsBothRanksHaveThem) {
   for (const auto& error : errors) EXPECT_FALSE(error.has_value()) << error->what();
 }
 
-// Connections that replace a silent one avoid its rail, and so do new ones from then on.
-TEST(Rails, ThatWentSilentArePassedOver) {
+// Connections that replace a silent one avoid its rail. Later connections avoid it too.
+TEST(Rails, SilentRailsArePassedOver) {
   LocalRendezvous meeting;
   Barrier done(2);
   const auto errors = run_jobs_catching(jobs_with_rails(meeting, {2, 2}), [&](const Job& job) {
@@ -85,7 +85,7 @@ TEST(Rails, ThatWentSilentArePassedOver) {
   for (const auto& error : errors) EXPECT_FALSE(error.has_value()) << error->what();
 }
 
-TEST(Rails, ThatARankDoesNotHaveEndItByName) {
+TEST(Rails, MissingRailsAreNamed) {
   LocalRendezvous meeting;
   Job job = jobs_with_rails(meeting, {1, 1})[0];
   job.more_interfaces = {"no-such-rail"};
@@ -100,7 +100,7 @@ TEST(Rails, ThatARankDoesNotHaveEndItByName) {
 }
 
 // Packets from a loopback address do not reach the documentation network.
-TEST(Rails, ThatDoNotReachThePeerAreLostConnectionsThatNameBothAddresses) {
+TEST(Rails, LostConnectionsNameBothAddresses) {
   using namespace bootstrap;
   PeerInfo peer;
   peer.address = address_of_rail(0);

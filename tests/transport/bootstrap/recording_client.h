@@ -103,7 +103,7 @@ class RecordingClient final : public ControlClient {
   std::map<std::pair<int, int>, ByteStream> opened_;
 };
 
-// Attached during its lifetime.
+// A client that is attached to the control channel during the object's lifetime.
 class AttachedClient {
  public:
   AttachedClient(Control& control, uint64_t communicator, std::vector<int> members)

@@ -79,7 +79,8 @@ class PortHolder {
       }
     }
   }
-  // With a message that rank 0 could send, but without a proof that it knows the key.
+  // Refuses a guest with a message that rank 0 could send, but without a proof that the sender
+  // knows the key.
   static void refuse(int guest) {
     const Challenge challenge = make_challenge();
     const Verdict verdict{.refusal = Refusal::wrong_size, .size = 7};
@@ -98,7 +99,7 @@ class PortHolder {
 
 class TorchrunsPort : public ::testing::TestWithParam<PortHolder::Manner> {};
 
-TEST_P(TorchrunsPort, ThatAnotherProgramHasIsPassedOver) {
+TEST_P(TorchrunsPort, AnotherProgramsPortIsPassedOver) {
   const PortHolder squatter(GetParam());
   std::vector<Job> jobs;
   for (const int rank : {2, 1, 0}) jobs.push_back(torchruns_job(rank, 3, squatter.port()));
@@ -107,7 +108,7 @@ TEST_P(TorchrunsPort, ThatAnotherProgramHasIsPassedOver) {
   }
 }
 
-TEST(TorchrunsPorts, OfWhichNoneIsFreeAreNamed) {
+TEST(TorchrunsPorts, OccupiedPortsAreNamed) {
   const PortHolder one(PortHolder::Manner::silent);
   Job job = torchruns_job(0, 2, one.port());
   job.master_ports = 2;
@@ -134,7 +135,7 @@ TEST(TorchrunsPorts, MayBelongToAnotherJobsRankZero) {
 }
 
 // Rank 0 of an earlier start, which ends a moment later.
-TEST(Address, ThatAnEarlierStartStillHas) {
+TEST(Address, AnEarlierStartMayStillHaveIt) {
   Fd listener = listen_on(resolve("127.0.0.1", 0).front());
   const uint16_t port = local_address(listener.get()).port();
   auto one = std::async(std::launch::async, [job = local_job(1, 2, port, "token")] { kJoin(job); });
@@ -173,7 +174,7 @@ TEST(TorchrunsPorts, MayBelongToARankThatIsNotRankZero) {
   }
 }
 
-TEST(Address, ThatAnotherJobKeepsIsSaid) {
+TEST(Address, AnotherJobsAddressIsReported) {
   LocalRendezvous other;
   auto other_zero = std::async(std::launch::async, [job = other.job(0, 2)] { kJoin(job); });
   Job job = local_job(1, 2, other.port(), "token");

@@ -27,30 +27,30 @@ std::string left(const std::string& hosts, const Pairs& broken) {
   return text;
 }
 
-TEST(Separation, OfNobodyWhereAllReachEachOther) { EXPECT_EQ(left("AABB", {}), "AABB"); }
+TEST(Separation, RemovesNobodyIfAllReachEachOther) { EXPECT_EQ(left("AABB", {}), "AABB"); }
 
-TEST(Separation, OfAWholeHostByOnePair) {
+TEST(Separation, OnePairRemovesAWholeHost) {
   EXPECT_EQ(left("AABBCC", {{3, 4}}), "AABB..");
   EXPECT_EQ(left("AABBCC", {{4, 3}}), "AABB..") << "whoever noticed it";
 }
 
-TEST(Separation, OfTheSmallerHost) {
+TEST(Separation, RemovesTheSmallerHost) {
   EXPECT_EQ(left("AABCC", {{2, 3}}), "AA.CC");
   EXPECT_EQ(left("ABBCC", {{0, 3}}), ".BBCC") << "the first rank's as well";
 }
 
-TEST(Separation, OfOneHostThatManyDoNotReach) {
+TEST(Separation, RemovesOneHostThatManyDoNotReach) {
   EXPECT_EQ(left("ABCD", {{1, 0}, {1, 2}, {3, 1}}), "A.CD");
   EXPECT_EQ(left("ABBBCD", {{1, 0}, {2, 4}, {3, 5}}), "A...CD") << "although it has more members";
 }
 
-TEST(Separation, OfTheSmallerSideOfACut) {
+TEST(Separation, RemovesTheSmallerSideOfACut) {
   EXPECT_EQ(left("ABCDE", {{0, 2}, {0, 3}, {0, 4}, {1, 2}, {1, 3}, {1, 4}}), "..CDE");
 }
 
 TEST(Separation, PassesOverThoseThatHaveGone) { EXPECT_EQ(left("AABbCC", {{3, 4}}), "AAB.CC"); }
 
-TEST(Separation, OfTwoOfOneHostTakesTheLater) { EXPECT_EQ(left("AAA", {{2, 1}}), "AA."); }
+TEST(Separation, RemovesTheLaterOfTwoOnOneHost) { EXPECT_EQ(left("AAA", {{2, 1}}), "AA."); }
 
 }  // namespace
 }  // namespace tutti::bootstrap

@@ -31,7 +31,7 @@ using tutti::testing::run_ranks;
 constexpr uint64_t kWorld = 1;
 constexpr int kRanks = 7;
 
-// Its activity identifies the rank.
+// A client whose activity identifies its rank.
 class BusyClient final : public ControlClient {
  public:
   explicit BusyClient(int rank) : rank_(rank) {}
@@ -79,7 +79,7 @@ JobWatch watch_from(const Control& control, int rank, const std::string& token) 
   return JobWatch(address_of(control, rank), token, Deadline::after(kPatience));
 }
 
-TEST(Watching, AnyRankTellsOfAll) {
+TEST(Watching, AnyRankReportsAll) {
   watch([](Job& job, Control& control) {
     for (const int asked : {0, 2, kRanks - 1}) {
       JobWatch job_watch = watch_from(control, asked, job.token);
@@ -121,7 +121,7 @@ TEST(Watching, TakesTheToken) {
 }
 
 // Otherwise a client that knows the token but skips TLS would be answered in plain text.
-TEST(Watching, IsNotInTheClearWhereThereIsAToken) {
+TEST(Watching, TokensEncryptIt) {
   watch([](Job& job, Control& control) {
     Fd socket;
     ASSERT_EQ(try_connect(address_of(control, 2), Deadline::after(kPatience), socket), 0);
@@ -131,7 +131,7 @@ TEST(Watching, IsNotInTheClearWhereThereIsAToken) {
   });
 }
 
-TEST(Watching, IsForAFewAtATime) {
+TEST(Watching, ServesAFewAtATime) {
   watch([](Job& job, Control& control) {
     std::vector<JobWatch> watches;
     for (size_t i = 0; i < Watchers::kMost; ++i) {
@@ -153,7 +153,7 @@ TEST(Watching, IsForAFewAtATime) {
 }
 
 // Watchers' messages are not the tree's: they can neither abort nor declare deaths.
-TEST(Watching, IsAllThatWatchersCanDo) {
+TEST(Watching, WatchersCanDoNothingElse) {
   watch([](Job& job, Control& control) {
     for (const std::string& frame :
          {FrameWriter(FrameType::goodbye).put(int32_t{3}).finish(),
@@ -176,7 +176,7 @@ TEST(Watching, IsAllThatWatchersCanDo) {
   });
 }
 
-TEST(Watching, TellsWhoHasLeft) {
+TEST(Watching, ReportsWhichRanksHaveLeft) {
   Barrier joined(3);
   run_ranks(3, [&](const Job& job) {
     const std::shared_ptr<Control> control = Control::connect(job);
@@ -194,7 +194,7 @@ TEST(Watching, TellsWhoHasLeft) {
   });
 }
 
-TEST(Activity, OfSeveralCommunicatorsIsTheirSum) {
+TEST(Activity, SeveralCommunicatorsAddUp) {
   Activity all{.calls = 1, .bytes = 2, .waited_ns = 3, .current = "short", .current_ns = 1};
   all.received = {{0, 5}};
   all.add({.calls = 10,

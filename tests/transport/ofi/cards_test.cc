@@ -62,7 +62,7 @@ class Cards : public ::testing::Test {
     card.info.addr_format = FI_SOCKADDR_IN;
     card.info.src_addr = &card.address;
   }
-  // In the bus slot with this number, near these processors.
+  // Adds an EFA card in this bus slot, near these processors.
   void add_efa(const std::string& name, uint8_t slot, const std::string& processors) {
     Card& card = add("efa", name);
     card.bus.bus_type = FI_BUS_PCI;
@@ -107,7 +107,7 @@ TEST_F(Cards, EquallyNearAreTakenInTurn) {
   EXPECT_EQ(chosen({.local_rank = 2}), "a");
 }
 
-TEST_F(Cards, OfUnknownPlaceAreTakenInTurnToo) {
+TEST_F(Cards, CardsOfUnknownPlaceAreTakenInTurnToo) {
   add_efa("a", 0x10, "");
   add("efa", "b");
   EXPECT_EQ(chosen({.local_rank = 4}), "a");
@@ -120,7 +120,7 @@ TEST_F(Cards, KnownToBeElsewhereAreTakenLast) {
   EXPECT_EQ(chosen({.local_rank = 0}), "somewhere");
 }
 
-TEST_F(Cards, OfTheSameNameAreOne) {
+TEST_F(Cards, CardsOfTheSameNameAreOne) {
   add_efa("a", 0x10, beside_this_process());
   add_efa("a", 0x10, beside_this_process());
   add_efa("b", 0x20, beside_this_process());

@@ -282,7 +282,7 @@ TEST_F(HeapTest, AChildOfForkWritesToPagesOfItsOwn) {
   heap_.release(number);
 }
 
-TEST_F(HeapTest, KnowsWhatWasUnmappedAndIsSomethingElseNow) {
+TEST_F(HeapTest, DetectsMemoryThatWasUnmappedAndReplaced) {
   constexpr size_t kBytes = 4 * kMiB;
   Pages pages(kBytes);
   std::byte* const address = pages.data();
@@ -335,7 +335,7 @@ TEST_F(HeapTest, LeavesWhatItsOwnerHasUnmappedInPart) {
   EXPECT_EQ(shared_.mapped().writable, 0U);
 }
 
-TEST_F(HeapTest, WhereAddressesEndNothingIsAllocatedNothingAdoptedAndNothingLost) {
+TEST_F(HeapTest, ExhaustedAddressesAllocateAdoptAndLoseNothing) {
   constexpr size_t kBytes = 40 * kMiB;
   std::vector<std::byte> memory(kBytes, std::byte{7});
   with_addresses(8 * kMiB, [&] {
@@ -353,7 +353,7 @@ TEST_F(HeapTest, WhereAddressesEndNothingIsAllocatedNothingAdoptedAndNothingLost
   });
 }
 
-TEST_F(HeapTest, WhereAddressesEndOthersReadACopy) {
+TEST_F(HeapTest, ExhaustedAddressesMakeOthersReadACopy) {
   std::byte* const memory = heap_.allocate(32 * kMiB);
   memory[12345] = std::byte{42};
   const auto place = find(memory + 12345, 1);
@@ -379,7 +379,7 @@ TEST_F(HeapTest, AChildOfForkTakesNothingFromItsParent) {
 
 // A thousand ranks of a host: their reservations are part of the file, not of memory or address
 // space.
-TEST(Heaps, OfManyRanksHaveRoomForMoreThanMachinesHave) {
+TEST(Heaps, ManyRanksHaveMoreRoomThanMachinesHave) {
   constexpr int kRanks = 1000;
   constexpr uint64_t kStart = 12345;
   const SharedFile shared(kStart + shm::bytes_for_heaps(kStart, kRanks));

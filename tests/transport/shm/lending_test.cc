@@ -102,11 +102,11 @@ TEST_F(Lending, WaitsWhereTheConnectionIsFull) {
   EXPECT_GE(ranks_[0]->lend(peers, 0, {.call = 1, .bytes = 4096}, {data, 4096}), 0);
 }
 
-// Rank 0's loan to rank 1, filled with `value`.
+// Bytes of a loan, and its reader.
 constexpr size_t kBytes = 32 << 10;
 constexpr std::array kReader = {1};
 
-TEST_F(Lending, WhatIsRevokedIsNotBelieved) {
+TEST_F(Lending, RevokedLoansAreDiscarded) {
   std::byte* const data = heap_.allocate(kBytes);
   std::memset(data, 1, kBytes);
   ASSERT_GE(ranks_[0]->lend(kReader, 0, {.call = 1, .bytes = kBytes}, {data, kBytes}), 0);
@@ -123,7 +123,7 @@ TEST_F(Lending, WhatIsRevokedIsNotBelieved) {
   EXPECT_FALSE(ranks_[1]->release(0, 0));
 }
 
-TEST_F(Lending, WhatWasReadBeforeIsBelieved) {
+TEST_F(Lending, LoansReadBeforeTheRevocationAreAccepted) {
   std::byte* const data = heap_.allocate(kBytes);
   ASSERT_GE(ranks_[0]->lend(kReader, 0, {.call = 1, .bytes = kBytes}, {data, kBytes}), 0);
   ASSERT_NE(ranks_[1]->payload(0, 0), nullptr);
@@ -131,7 +131,7 @@ TEST_F(Lending, WhatWasReadBeforeIsBelieved) {
   ranks_[0]->revoke();
 }
 
-TEST_F(Lending, LaterLoansAreNotThoseThatWereRevoked) {
+TEST_F(Lending, LaterLoansAreNotRevoked) {
   std::byte* const data = heap_.allocate(kBytes);
   const std::array both = {1, 2};
   ASSERT_GE(ranks_[0]->lend(both, 0, {.call = 1, .bytes = kBytes}, {data, kBytes}), 0);
@@ -149,7 +149,7 @@ TEST_F(Lending, LaterLoansAreNotThoseThatWereRevoked) {
 
 // Whenever the loan ends during a read, the reader accepts only what was lent, and never overwrites
 // what the owner writes afterwards.
-TEST(LendingRace, ARevokedLoanIsNeverBelievedNorWrittenTo) {
+TEST(LendingRace, ARevokedLoanIsNeverAcceptedNorWrittenTo) {
   constexpr int kTurns = 300;
   const shm::Geometry geometry(2, 2);
   const std::shared_ptr<const Fd> file = make_file();
@@ -188,7 +188,7 @@ TEST(LendingRace, ARevokedLoanIsNeverBelievedNorWrittenTo) {
 }
 
 // The message arrives although its reader cannot map it.
-TEST_F(Lending, WhatCannotBeMappedIsCopied) {
+TEST_F(Lending, UnmappableLoansAreCopied) {
   constexpr size_t kMuch = 256 << 20;
   std::byte* const data = heap_.allocate(kMuch);
   std::memset(data, 3, kBytes);

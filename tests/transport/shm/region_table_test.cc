@@ -63,7 +63,7 @@ TEST_F(RegionTables, OthersFindWhatIsMadeUntilItIsWithdrawn) {
   EXPECT_EQ(tables_[1]->find(7, 0, geometry_), nullptr);
 }
 
-TEST_F(RegionTables, SoDoOtherProcesses) {
+TEST_F(RegionTables, OtherProcessesFindThemToo) {
   const auto made = tables_[0]->create(7, geometry_);
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -77,7 +77,7 @@ TEST_F(RegionTables, SoDoOtherProcesses) {
   EXPECT_EQ(made->at<Header>(0)->detached.load(), 99u);
 }
 
-// The part has room for about thirty of them.
+// The part has room for about thirty of these regions.
 TEST_F(RegionTables, RoomIsUsedAgainWhenAllHaveLetGo) {
   const size_t last = geometry_.total_bytes() - 1;
   uint64_t memory = 0;
@@ -96,7 +96,7 @@ TEST_F(RegionTables, RoomIsUsedAgainWhenAllHaveLetGo) {
   EXPECT_LE(bytes_of_memory(), memory) << "memory grows";
 }
 
-TEST_F(RegionTables, RoomIsNotUsedAgainBeforeThat) {
+TEST_F(RegionTables, RoomIsNotReusedBeforeAllHaveLetGo) {
   const size_t last = geometry_.total_bytes() - 1;
   auto region = tables_[0]->create(1, geometry_);
   const auto other = tables_[1]->find(1, 0, geometry_);

@@ -39,8 +39,8 @@ void expect_found(Network& network, size_t message, const std::vector<size_t>& s
   EXPECT_TRUE(network.lost().empty());
 }
 
-// In magic, version, header, hashes and payload, and across their borders.
-TEST(CheckedConnection, FindsWordsThatChangePlacesAnywhere) {
+// Words are swapped in magic, version, header, hashes and payload, and across their borders.
+TEST(CheckedConnection, FindsExchangedWordsAnywhere) {
   for (const size_t distance : {2, 6, 56}) {
     size_t found = 0;
     const size_t last = bytes_on_the_wire(kFewSizes) - distance - 2;
@@ -72,7 +72,7 @@ TEST(CheckedConnection, FindsWordsThatChangePlacesAnywhere) {
   }
 }
 
-TEST(CheckedConnection, FindsThemInLargeMessages) {
+TEST(CheckedConnection, FindsExchangedWordsInLargeMessages) {
   std::mt19937 random(3);
   const std::vector<size_t> sizes = {512 << 10, 512 << 10, 300 << 10};
   for (size_t message = 0; message < sizes.size(); ++message) {
@@ -83,7 +83,7 @@ TEST(CheckedConnection, FindsThemInLargeMessages) {
 }
 
 // Control experiment for the tests above.
-TEST(CheckedConnection, DeliversThemWhereItIsNotChecked) {
+TEST(CheckedConnection, DeliversExchangedWordsWithoutChecks) {
   Network network({.checked = false, .sent = swap_words(kFrameBytes + kFrameBytes + 4, 2)});
   Talk talk(network, kFewSizes);
   talk.hold();
@@ -107,7 +107,7 @@ TEST(CheckedConnection, FindsAMessageThatIsMissingOrComesTwice) {
 }
 
 // The reader's system has acknowledged the damaged bytes, so they are not sent again.
-TEST(CheckedConnection, FindsThemWhereItIsResumedInTheMidstOfTheMessage) {
+TEST(CheckedConnection, FindsExchangedWordsAfterAResumeWithinTheMessage) {
   const std::vector<size_t> sizes = {30, 200, 40};
   const size_t second = kFrameBytes + 30;
   for (size_t at = second + kFrameBytes + 10; at < second + kFrameBytes + 200; at += 7) {
@@ -118,7 +118,7 @@ TEST(CheckedConnection, FindsThemWhereItIsResumedInTheMidstOfTheMessage) {
   }
 }
 
-TEST(CheckedConnection, FindsThemInWhatTheReaderSaysOfItsPosition) {
+TEST(CheckedConnection, FindsExchangedWordsInTheReadersPosition) {
   Network network({.breaks = {100}, .answer = swap_words(0, 4)});
   Talk talk(network, {50, 50, 50});
   talk.hold();

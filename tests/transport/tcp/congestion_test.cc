@@ -34,13 +34,13 @@ std::string after(const std::string& before) {
   return control_of(writer);
 }
 
-TEST(Congestion, NobodyNearIsPaced) {
+TEST(Congestion, ConnectionsWithinAHostAreNotPaced) {
   const std::string control = after("bbr");
   if (control.empty()) GTEST_SKIP() << "bbr is not here";
   EXPECT_NE(control, "bbr");
 }
 
-TEST(Congestion, WhatDoesNotPaceStays) { EXPECT_EQ(after("reno"), "reno"); }
+TEST(Congestion, AlgorithmsThatDoNotPaceStay) { EXPECT_EQ(after("reno"), "reno"); }
 
 }  // namespace
 }  // namespace tutti

@@ -1,6 +1,6 @@
-// Two TCP transports with a simulated network in between: it forwards exactly as
-// many bytes between sockets as a test allows, accepts no more than it forwards, and damages bytes
-// on request.
+// Two TCP transports with a simulated network in between. The network forwards exactly as many
+// bytes between sockets as a test allows, accepts no more than it forwards, and damages bytes on
+// request.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -117,7 +117,7 @@ class Cable {
     swallowed_ -= static_cast<size_t>(std::max<ssize_t>(got, 0));
     return swallowed_ > 0;
   }
-  // Bytes that it has not accepted stay unacknowledged as long as the socket exists.
+  // Bytes that the network has not accepted stay unacknowledged as long as the socket exists.
   void tear() {
     broken_ = true;
     ::shutdown(sender_.inner.get(), SHUT_RDWR);
@@ -134,14 +134,15 @@ class Cable {
 };
 
 struct Wiring {
-  std::vector<size_t> breaks = {};  // the n-th connection breaks after so many bytes of it
+  std::vector<size_t> breaks = {};  // bytes after which each connection breaks
   bool encrypted = false;
   bool checked = true;
   std::optional<Damage> sent = {};    // on the first connection
-  std::optional<Damage> answer = {};  // on the second one, of what the reader says
+  std::optional<Damage> answer = {};  // on the second connection, from the reader
 };
 
-// Two ranks, and what the first sends to the second.
+// The transports of a sending and a receiving rank, and the simulated connections (Cable) that the
+// sender has opened. Records lost connections and corrupted data.
 class Network {
  public:
   explicit Network(Wiring wiring) : wiring_(std::move(wiring)) {
@@ -237,14 +238,14 @@ class Network {
   std::vector<std::unique_ptr<Cable>> cables_;
 };
 
-// Messages of these sizes, every second one directly from the caller's memory, alternately taken in
-// place and read.
+// Sends messages of these sizes over a network. Every second message is sent directly from the
+// caller's memory. The reader alternately takes messages in place and reads them.
 class Talk {
  public:
   Talk(Network& network, std::vector<size_t> sizes)
       : network_(network), sizes_(std::move(sizes)), into_(*std::ranges::max_element(sizes_)) {}
 
-  // Runs until all have arrived, or a connection fails.
+  // Runs until all messages have arrived or a connection fails.
   void hold() {
     const Deadline deadline = Deadline::after(kPatience);
     while (came_ < sizes_.size() && !network_.failed()) {
@@ -256,7 +257,7 @@ class Talk {
     }
   }
   size_t came() const { return came_; }
-  size_t wrong() const { return wrong_; }  // of those that came
+  size_t wrong() const { return wrong_; }  // received messages with wrong contents
   bool send_next() {
     if (!send()) return false;
     ++sent_;

@@ -34,7 +34,7 @@ TEST(Outage, IsNotAReaderThatIsMerelySlow) {
   EXPECT_EQ(outage.look(writer.get(), now + kLong, kLongest), "");
 }
 
-TEST(Outage, IsNotSeenOnWhatIsNoTcp) {
+TEST(Outage, OtherSocketsHaveNone) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
   const Fd here(ends[0]);

@@ -31,7 +31,7 @@ struct Pair {
   ReadySet::Entry ready;
 };
 
-TEST(ReadySet, AreThoseOnWhichSomethingHasComeOrThatHaveEnded) {
+TEST(ReadySet, ContainsConnectionsWithInputOrAnEnd) {
   ReadySet ready_set;
   std::vector<Pair> pairs(100);  // more than one question gets answers for
   for (Pair& pair : pairs) {
@@ -55,7 +55,7 @@ TEST(ReadySet, AreThoseOnWhichSomethingHasComeOrThatHaveEnded) {
   EXPECT_FALSE(ready_set.is_idle(pairs[5].ready)) << "whoever receives finds the end again";
 }
 
-TEST(ReadySet, AllHaveTheirTurnHoweverManySpeakAtATime) {
+TEST(ReadySet, EveryConnectionHasItsTurnHoweverManyAreReady) {
   ReadySet ready_set;
   std::vector<Pair> pairs(200);
   for (Pair& pair : pairs) {

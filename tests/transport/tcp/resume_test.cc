@@ -26,7 +26,7 @@ INSTANTIATE_TEST_SUITE_P(All, Resume, ::testing::Bool(), [](const auto& info) {
   return std::string(info.param ? "checked" : "unchecked");
 });
 
-TEST_P(Resume, AfterABreakAtAnyByte) {
+TEST_P(Resume, ResumesAfterABreakAtAnyByte) {
   const size_t bytes = bytes_on_the_wire(kFewSizes);
   for (size_t at = 1; at < bytes; ++at) {
     SCOPED_TRACE(at);
@@ -40,7 +40,7 @@ TEST_P(Resume, AfterABreakAtAnyByte) {
   }
 }
 
-TEST_P(Resume, AfterABreakAtAnyByteOfAnEncryptedConnection) {
+TEST_P(Resume, ResumesAfterABreakAtAnyEncryptedByte) {
   for (size_t at = 1; at < bytes_on_the_wire(kFewSizes); at += 3) {
     SCOPED_TRACE(at);
     Network network({.breaks = {at}, .encrypted = true, .checked = GetParam()});
@@ -53,9 +53,8 @@ TEST_P(Resume, AfterABreakAtAnyByteOfAnEncryptedConnection) {
   }
 }
 
-// Breaks occur anywhere, also before a reader's message, which accepts none of the sender's bytes,
-// has arrived.
-TEST_P(Resume, AgainAndAgain) {
+// Connections break at random bytes, possibly before the reader's message on them has arrived.
+TEST_P(Resume, ResumesAgainAndAgain) {
   std::mt19937 random(7);
   for (const bool encrypted : {false, true}) {
     for (int round = 0; round < 5; ++round) {
@@ -74,7 +73,7 @@ TEST_P(Resume, AgainAndAgain) {
   }
 }
 
-TEST(ResumedConnection, TakesNothingForConfirmedBeforeTheReaderHasSpoken) {
+TEST(ResumedConnection, ConsidersNothingConfirmedBeforeTheReadersMessage) {
   Network network({.breaks = {60}});
   network.withhold();
   Talk talk(network, {50, 50, 50});
@@ -84,7 +83,7 @@ TEST(ResumedConnection, TakesNothingForConfirmedBeforeTheReaderHasSpoken) {
   EXPECT_TRUE(talk.send_next()) << "it is kept";
   ASSERT_EQ(network.connections(), 2U);
   network.sender().progress();
-  network.sender().settled();  // looks at its connections
+  network.sender().settled();  // the sender checks its connections
   network.deliver();
   talk.hold();
   EXPECT_EQ(talk.came(), 3U);
@@ -92,7 +91,7 @@ TEST(ResumedConnection, TakesNothingForConfirmedBeforeTheReaderHasSpoken) {
   EXPECT_TRUE(network.lost().empty());
 }
 
-TEST(ResumedConnection, IsNotWhereBytesWereConfirmedThatDidNotArrive) {
+TEST(ResumedConnection, LostConfirmedBytesEndIt) {
   Network network({.breaks = {100}});
   network.swallow(1 << 20);
   Talk talk(network, std::vector<size_t>(10, 200 << 10));
@@ -101,7 +100,7 @@ TEST(ResumedConnection, IsNotWhereBytesWereConfirmedThatDidNotArrive) {
   EXPECT_NE(network.lost().front().find("bytes were lost"), std::string::npos);
 }
 
-TEST(ResumedConnection, IsNotOfAPeerThatHasGone) {
+TEST(ResumedConnection, DepartedPeersEndIt) {
   Network network({.breaks = {100}});
   network.say_gone();
   Talk talk(network, {50, 50, 50, 50});

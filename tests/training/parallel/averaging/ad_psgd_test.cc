@@ -91,7 +91,7 @@ TEST_F(AdPsgdTest, KeepsTheMeanOfAllValues) {
   }
 }
 
-TEST_F(AdPsgdTest, GoesOnFromACheckpointByItsRecord) {
+TEST_F(AdPsgdTest, ResumesFromACheckpointByItsRecord) {
   TrainOptions options = late_options("adpsgd");
   options.replica.sync.record = path("order");
   const std::vector<LateRun> whole = train_late_on(3, options);

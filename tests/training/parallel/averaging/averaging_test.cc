@@ -36,7 +36,7 @@ using testing::trained;
 using testing::Values;
 using testing::values_of;
 
-TEST(Averaging, InEachStepIsSumsOfGradients) {
+TEST(Averaging, AveragingEachStepEqualsSummingGradients) {
   for (const int ranks : {1, 2, 3, 4}) {
     const Row summed = trained(ranks, run_of("allreduce"))[0].back();
     for (const TinyRun& run :
@@ -126,7 +126,7 @@ TEST(Gossip, ExponentialPeersOfFourRanksAgreeInTwoSteps) {
 }
 
 // Ranks that receive from several ranks, or from none, still converge to the mean of all.
-TEST(PushSum, IsNotBiasedByRandomTargets) {
+TEST(PushSum, RandomTargetsDoNotBiasTheMean) {
   for (const int ranks : {2, 3, 5}) {
     TinyRun run = run_of("sgp:random");
     run.steps = 64;
@@ -259,7 +259,7 @@ class AveragingState : public FolderTest {
 };
 
 // In the sixth step one of DiLoCo's fragments is in flight.
-TEST_F(AveragingState, GoesOnBitForBit) {
+TEST_F(AveragingState, ResumesBitForBit) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const char* way :
          {"local:4", "post-local:2@7", "diloco:4", "diloco:4,2,1,0.5", "gossip:ring", "gossip:exp",

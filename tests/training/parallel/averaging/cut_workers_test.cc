@@ -63,7 +63,7 @@ TEST_F(CutWorkers, TrainAsWholeModelsDo) {
   }
 }
 
-TEST_F(CutWorkers, GoOnFromACheckpointBitForBit) {
+TEST_F(CutWorkers, ResumeFromACheckpointBitForBit) {
   for (const std::string way : {"local:3", "diloco:4,2,1,0.5", "sgp", "easgd:3", "fedadam:4"}) {
     SCOPED_TRACE(way);
     const MeshShape worker = way == "sgp" ? kPipeline : way == "easgd:3" ? kTensor : kBoth;

@@ -51,7 +51,7 @@ std::vector<double> weights_of(const TinyRun& run, int ranks, const std::vector<
   return weights;
 }
 
-TEST(Federated, InEachStepIsSumsOfGradients) {
+TEST(Federated, AveragingEachStepEqualsSummingGradients) {
   for (const int ranks : kWorlds) {
     const Row summed = trained(ranks, run_of("allreduce"))[0].back();
     for (const char* way : {"fedavg:1", "fedprox:1,0.5"}) {
@@ -89,7 +89,7 @@ TEST(FedProx, WithoutItsTermIsFedAvg) {
   }
 }
 
-// A round's second gradient is the same in both runs, except for the term.
+// A round's second gradient is the same in both runs, except for FedProx's term.
 TEST(FedProx, AddsItsTermToGradients) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     TinyRun run = run_of("fedavg:4");
@@ -205,7 +205,7 @@ TEST(Federated, ValidatesTheGlobalValues) {
 }
 
 // The reference is the same sum in fixed point without masks, computed by the test.
-TEST(SecureSums, OfARoundAreThoseWithoutMasksBitForBit) {
+TEST(SecureSums, MaskedRoundsEqualPlainOnesBitForBit) {
   for (const int ranks : kWorlds) {
     for (const char* way : {"fedavg:1", "fedavg:1,0.4"}) {
       SCOPED_TRACE(cat(way, " of ", ranks));

@@ -84,7 +84,7 @@ class DigitUnit : public Unit {
   Slots<Saved> saved_;
 };
 
-// Without batch statistics, which differ between clients too much for an average of models.
+// A model without batch statistics, which differ between clients too much for an average of models.
 struct Perceptron : Model {
   explicit Perceptron(const MeshPlace& place) : Model(place) {
     add_unit<HiddenUnit>();
@@ -128,7 +128,7 @@ class ImageClients : public ::testing::Test {
   }
 };
 
-TEST_F(ImageClients, WithTwoDigitsEachLearnAllTen) {
+TEST_F(ImageClients, ClientsWithTwoDigitsEachLearnAllTen) {
   const std::filesystem::path folder = tutti::testing::test_data("datasets/mnist");
   if (folder.empty()) GTEST_SKIP() << tutti::testing::kNoTestData;
   const ImageSet images(folder);

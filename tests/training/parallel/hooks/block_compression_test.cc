@@ -34,7 +34,7 @@ Values through(BlockFormat format, const Values& values) {
   return decoded;
 }
 
-// The same in plain loops over all ranks, part by part.
+// Computes the hook's results in plain loops over all ranks, part by part.
 class Reference {
  public:
   Reference(BlockFormat format, int ranks)
@@ -83,7 +83,7 @@ class Reference {
 
 class BlockCompressionTest : public ::testing::TestWithParam<BlockFormat> {};
 
-TEST_P(BlockCompressionTest, IsTheReferenceBitForBitOnAllRanks) {
+TEST_P(BlockCompressionTest, AllRanksMatchTheReferenceBitForBit) {
   const testing::OneBucket one({700, 290}, kCount);
   for (const int ranks : {1, 2, 3, 4, 7}) {
     SCOPED_TRACE(ranks);
@@ -139,7 +139,7 @@ TEST_P(BlockCompressionTest, LosesNothing) {
   }
 }
 
-TEST_P(BlockCompressionTest, StartsAnewAfterWhatIsNoNumber) {
+TEST_P(BlockCompressionTest, StartsAnewAfterANaN) {
   const testing::OneBucket one({700, 290}, kCount);
   run_ranks(2, [&](const Job& job) {
     Communicator communicator = Communicator::init(job);

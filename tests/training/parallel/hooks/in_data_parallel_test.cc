@@ -54,7 +54,7 @@ struct Outcome {
   double bytes_sent = 0;
 };
 
-// A backward pass whose gradients are products of small integers: of rank 1, with sums exact in
+// Sets gradients to products of small integers, which have matrix rank 1 and sums that are exact in
 // bf16.
 void fill(Model& model, int unit, int rank) {
   for (const int parameter : model.parameters().used_by(unit)) {

@@ -39,7 +39,8 @@ Layout example_layout() {
 // Element `element` of `parameter`'s gradient on a rank in a step.
 using Gradient = std::function<float(int rank, int step, int parameter, int element)>;
 
-// The sum of two products of vectors, one from each of two ranks: of rank 2 or less.
+// An element of a rank's gradient: a product of two vectors, so that the sum over two ranks has
+// matrix rank 2 or less.
 float low_rank(int rank, int step, int parameter, int element) {
   const int cols = parameter == 2 ? 18 : 10;
   const int row = element / cols;
@@ -122,8 +123,8 @@ void for_each_element(const std::function<void(int, int, size_t)>& expect) {
   }
 }
 
-// Up to rounding, which grows with |M| |Q| over the least singular value of P. The omitted part of
-// an inexact sum is of the order of 1.
+// Expects exact sums up to rounding, which grows with |M| |Q| over the least singular value of P.
+// The omitted part of an inexact sum would be of the order of 1.
 void expect_sums(const Values& result, int ranks, int step, const Gradient& gradient) {
   for_each_element([&](int parameter, int element, size_t position) {
     EXPECT_NEAR(result[position], exact_sum(gradient, ranks, step, parameter, element), 5e-4)

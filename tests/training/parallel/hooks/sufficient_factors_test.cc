@@ -173,7 +173,7 @@ TEST_P(Factors, GoWithShardsOfTheState) {
 INSTANTIATE_TEST_SUITE_P(Ranks, Factors,
                          ::testing::Combine(::testing::Values(1, 2, 3, 4), ::testing::Bool()));
 
-TEST(FactorBytes, AreThoseOfTheRows) {
+TEST(FactorBytes, FactorBytesCountTheRows) {
   constexpr int kRanks = 3;
   Case what{.ranks = kRanks, .rows = +[](int, int) -> int64_t { return 5; }};
   what.factors = {0, 2, 4, 6};

@@ -32,7 +32,7 @@ Values gradient(int rank, int step) {
   return values;
 }
 
-// All ranks' errors and each step's result, by sorting.
+// Computes all ranks' errors and each step's result by sorting.
 struct Reference {
   Reference(int ranks, size_t k) : k(k), errors(static_cast<size_t>(ranks), Values(kCount)) {}
   Values step(int step) {

@@ -152,8 +152,8 @@ TEST(OneBitAdam, LeavesWhatNoGradientReachedInTheWarmUp) {
   });
 }
 
-// From what it gets, the optimizer computes the moment that the ranks have exchanged; the rest is
-// added later.
+// From the hook's results, the optimizer computes the moment that the ranks have exchanged. The
+// rest of the gradients is added later.
 TEST(OneBitAdam, GivesWhatTheMomentsAreMadeOf) {
   constexpr float kBeta = 0.9f;
   constexpr size_t kCount = 300;

@@ -41,8 +41,8 @@ using tutti::testing::run_ranks_catching;
 
 // --- The same bits as sums over all ranks ---
 
-// In deterministic mode, with untied embeddings: the two uses of a tied one are summed over ranks
-// separately.
+// Returns a run with untied embeddings: in deterministic mode, the two uses of a tied embedding are
+// summed over ranks separately.
 TinyRun run_of(const std::string& way, const std::string& optimizer, DType dtype = DType::f32) {
   TinyRun run;
   run.model.tied = false;
@@ -59,7 +59,7 @@ TinyRun run_of(const std::string& way, const std::string& optimizer, DType dtype
   return run;
 }
 
-TEST(ParameterServer, IsSumsOfGradientsBitForBit) {
+TEST(ParameterServer, EqualsSumsOfGradientsBitForBit) {
   const Deterministic deterministic;
   for (const std::string optimizer : {"adamw", "sgd", "lamb"}) {
     for (const int ranks : {1, 2, 3, 4, 5}) {
@@ -92,7 +92,7 @@ TEST(ParameterServer, UpdatesMastersOfValuesIn16Bits) {
   }
 }
 
-TEST(ParameterServer, WithOneWorkerIsTrainingAlone) {
+TEST(ParameterServer, OneWorkerEqualsTrainingAlone) {
   const Deterministic deterministic;
   for (const std::string optimizer : {"adamw", "sgd"}) {
     const testing::Outcome alone = train(1, run_of("allreduce", optimizer));
@@ -111,7 +111,8 @@ LateRun trained(int ranks, const TrainOptions& options) {
 
 class Served : public FolderTest {
  protected:
-  // Two workers and two servers, which take the parts of each step one after another.
+  // Returns a line of the record, in which two servers take the parts of two workers' steps one
+  // after another.
   static std::string line_of_empty_parts(int first) {
     std::string pushes;
     for (int step = 0; step < static_cast<int>(kLateFlush); ++step) {
@@ -239,14 +240,14 @@ TEST_F(Ahead, SeesItsOwnWritesAtOnce) {
 }
 
 // Workers cannot predict Adam's update from their gradients, because only servers have its state.
-TEST_F(Ahead, OfOtherOptimizersReadsWhatServersHave) {
+TEST_F(Ahead, OtherOptimizersReadTheServersParameters) {
   const LateRun alone = trained(2, options("adamw", "allreduce"));
   const LateRun ahead = trained(2, options("adamw", "ssp:2"));
   EXPECT_EQ(ahead.losses[0], alone.losses[0]);
   EXPECT_GT(testing::relative_difference(ahead.losses, alone.losses), 1e-3);
 }
 
-TEST_F(Served, GoesOnFromACheckpointByItsRecord) {
+TEST_F(Served, ResumesFromACheckpointByItsRecord) {
   for (const std::string way : {"ps", "async:1", "ssp:2"}) {
     SCOPED_TRACE(way);
     TrainOptions options = recorded(way);

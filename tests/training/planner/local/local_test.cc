@@ -55,7 +55,7 @@ class Local : public FolderTest {
 };
 
 // The bytes omitted when a unit is profiled alone on one rank are those that a run counts.
-TEST_F(Local, WhatUnitsWouldSendIsWhatTheySend) {
+TEST_F(Local, PredictedTrafficOfUnitsEqualsTheMeasured) {
   const std::vector<Words> layouts = {
       {"--tp=2", "--micro-batch=4"},
       {"--tp=2", "--sp", "--micro-batch=2"},
@@ -98,7 +98,7 @@ TEST_F(Local, WhatUnitsWouldSendIsWhatTheySend) {
 }
 
 // Includes a layout of several stages with the plan's cut.
-TEST_F(Local, MemoryIsWhatRanksHave) {
+TEST_F(Local, PlannedMemoryMatchesTheRanks) {
   LocalQuestion question{.run = parse_run_options(words()), .ranks = 4};
   const Plans plans = search_locally(question);
   ASSERT_GT(plans.considered, 100u);

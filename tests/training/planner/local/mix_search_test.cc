@@ -91,7 +91,7 @@ void expect_planned_messages(const Words& model, const Mix& mix) {
   });
 }
 
-TEST(MixSearch, WhatLayersWouldSendIsWhatTheySend) {
+TEST(MixSearch, PredictedTrafficOfLayersEqualsTheMeasured) {
   for (const Mix& mix : all_mixes(3)) expect_planned_messages(kPerceptron, mix);
   for (const Mix& mix : all_mixes(4, 2)) expect_planned_messages(kConvnet, mix);
 }

@@ -27,7 +27,7 @@ size_t not_arrived(const Fd& socket) {
 
 void LastBytes::add(std::vector<Fd> sockets, std::chrono::nanoseconds patience) {
   const std::lock_guard lock(mutex_);
-  stall_state_ = patience;
+  time_limit_ = patience;
   std::ranges::move(sockets, std::back_inserter(sockets_));
   look();
 }
@@ -45,7 +45,7 @@ size_t LastBytes::look() {
 void LastBytes::wait() {
   const std::lock_guard lock(mutex_);
   const auto give_up = [&] {
-    return stall_state_.count() == 0 ? Deadline::never() : Deadline::after(stall_state_);
+    return time_limit_.count() == 0 ? Deadline::never() : Deadline::after(time_limit_);
   };
   Deadline silence = give_up();
   GrowingPause pause(std::chrono::milliseconds(20));

@@ -26,7 +26,7 @@ class LastBytes {
 
   std::mutex mutex_;
   std::vector<Fd> sockets_;
-  std::chrono::nanoseconds stall_state_{0};
+  std::chrono::nanoseconds time_limit_{0};
 };
 
 }  // namespace tutti

@@ -43,7 +43,7 @@ void Watchers::serve(Watcher& watcher, short revents) {
 }
 
 void Watchers::look(Watcher& watcher) {
-  watcher.look = ++signal_state_;
+  watcher.look = ++looks_;
   watcher.missing.clear();
   for (int rank = 0; rank < control_.size(); ++rank) {
     if (control_.has_died(rank)) {

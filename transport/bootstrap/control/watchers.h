@@ -64,7 +64,7 @@ class Watchers {
   const ClientTable& clients_;
   const Channel channel_;
   std::list<Watcher> watchers_;
-  uint32_t signal_state_ = 0;
+  uint32_t looks_ = 0;
 };
 
 }  // namespace tutti::bootstrap

@@ -32,7 +32,7 @@ constexpr milliseconds kFirstHandshake{3000};
 constexpr milliseconds kFirstHandshakePerRank{20};
 // Time for a listener on one of several ports to send its first byte. Another program may never do
 // so, but rank 0 may only be busy, so the time doubles after each round over all ports.
-constexpr milliseconds kFirstPatience{100};
+constexpr milliseconds kFirstAnswerTime{100};
 
 // Exponential backoff between attempts: pauses grow by a factor of 1.25 up to kLongestPause. So
 // rank 0 is noticed at most one pause late, which in the long run is at most about a fifth of the
@@ -111,13 +111,13 @@ class Search {
         return greeted;
       }
     }
-    stall_state_ = std::min(2 * stall_state_, kAttempt);
+    answer_time_ = std::min(2 * answer_time_, kAttempt);
     return {};
   }
 
   ByteStream greet(Fd socket, const SocketAddress& address) {
     const std::string whom = rank_zero_at(address);
-    if (job_.master_ports > 1 && !wait_for(socket.get(), POLLIN, at_most(stall_state_))) {
+    if (job_.master_ports > 1 && !wait_for(socket.get(), POLLIN, at_most(answer_time_))) {
       if (met_.empty()) {  // a refusal is more informative
         met_ =
             whom +
@@ -159,7 +159,7 @@ class Search {
   const std::shared_ptr<Rendezvous> rendezvous_ = rendezvous_of(job_);
   const Wait wait_;
   std::string token_;
-  milliseconds stall_state_ = kFirstPatience;
+  milliseconds answer_time_ = kFirstAnswerTime;
   milliseconds handshake_ = kFirstHandshake + job_.size * kFirstHandshakePerRank;
   Deadline say_at_ = Deadline::after(kSayWhatIsMissing);
   std::string problem_ = "no attempt was made";

@@ -68,15 +68,15 @@ void Acceptor::watch(PollSet& set, const Judge& judge, const Welcome& welcome) {
     if (!accepts) break;
     set.add(listener.get(), POLLIN, [this, fd = listener.get()](short) { accept_some(fd); });
   }
-  for (PendingClient& guest : guests_) {
-    set.wake_at(guest.give_up);
-    set.add(guest.socket.get(), POLLIN,
-            [this, &guest, judge, welcome](short) { read(guest, judge, welcome); });
+  for (PendingClient& client : clients_) {
+    set.wake_at(client.give_up);
+    set.add(client.socket.get(), POLLIN,
+            [this, &client, judge, welcome](short) { read(client, judge, welcome); });
   }
 }
 
 // Returns the maximum number of unauthenticated connections. Beyond it the oldest is dropped.
-size_t Acceptor::most_guests() const {
+size_t Acceptor::most_clients() const {
   return kMaxStrangers + static_cast<size_t>(std::min(world_size_, kMaxRanks));
 }
 
@@ -85,23 +85,25 @@ std::chrono::milliseconds Acceptor::time_to_finish() const {
 }
 
 void Acceptor::drop_late() {
-  for (PendingClient& guest : guests_) {
-    if (guest.done || Clock::now() < guest.give_up) continue;
-    say_once("silent", cat("dropped a connection from ", guest.from,
+  for (PendingClient& client : clients_) {
+    if (client.done || Clock::now() < client.give_up) continue;
+    say_once("silent", cat("dropped a connection from ", client.from,
                            " that did not finish the handshake within ", time_to_finish().count(),
                            " ms; likely cause: another program uses this port"));
-    guest.done = true;
+    client.done = true;
   }
-  guests_.remove_if([](const PendingClient& guest) { return guest.done; });
+  clients_.remove_if([](const PendingClient& client) { return client.done; });
 }
 
 void Acceptor::drop_too_many() {
-  if (guests_.size() <= most_guests()) return;
-  say_once("many", cat("dropped a connection from ", guests_.front().from,
-                       ": too many concurrent handshakes; likely cause: a port scanner"));
-  size_t too_many = guests_.size() - most_guests();
-  guests_.remove_if([&](const PendingClient& guest) {
-    return !guest.accepted && too_many > 0 && too_many-- > 0;
+  if (clients_.size() <= most_clients()) return;
+  size_t too_many = clients_.size() - most_clients();
+  clients_.remove_if([&](const PendingClient& client) {
+    if (client.accepted || too_many == 0) return false;
+    --too_many;
+    say_once("many", cat("dropped a connection from ", client.from,
+                         ": too many concurrent handshakes; likely cause: a port scanner"));
+    return true;
   });
 }
 
@@ -143,72 +145,72 @@ void Acceptor::admit(Fd socket) {
   set_no_delay(socket.get());
   set_keepalive(socket.get());
   set_reuse(socket.get());  // the launcher's listener may lack this option
-  PendingClient guest;
-  guest.from = is_unix ? "this host" : from.host();
-  guest.challenge = make_challenge();
-  guest.give_up = Clock::now() + time_to_finish();
+  PendingClient client;
+  client.from = is_unix ? "this host" : from.host();
+  client.challenge = make_challenge();
+  client.give_up = Clock::now() + time_to_finish();
   // A new socket's buffer has room for the challenge.
-  if (::send(socket.get(), &guest.challenge, sizeof(Challenge), MSG_NOSIGNAL) !=
+  if (::send(socket.get(), &client.challenge, sizeof(Challenge), MSG_NOSIGNAL) !=
       sizeof(Challenge)) {
     return;
   }
-  guest.socket = std::move(socket);
-  guests_.push_back(std::move(guest));
+  client.socket = std::move(socket);
+  clients_.push_back(std::move(client));
 }
 
-void Acceptor::read(PendingClient& guest, const Judge& judge, const Welcome& welcome) {
-  if (guest.done) return;
-  if (guest.accepted) return encrypt(guest, welcome);
-  auto* bytes = reinterpret_cast<char*>(&guest.hello);
-  const ssize_t got = ::recv(guest.socket.get(), bytes + guest.received,
-                             sizeof(Hello) - guest.received, MSG_DONTWAIT);
+void Acceptor::read(PendingClient& client, const Judge& judge, const Welcome& welcome) {
+  if (client.done) return;
+  if (client.accepted) return encrypt(client, welcome);
+  auto* bytes = reinterpret_cast<char*>(&client.hello);
+  const ssize_t got = ::recv(client.socket.get(), bytes + client.received,
+                             sizeof(Hello) - client.received, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got <= 0) {
-    if (guest.received > 0) {
-      say_once("cut", cat("a connection from ", guest.from, " ended during the handshake"));
+    if (client.received > 0) {
+      say_once("cut", cat("a connection from ", client.from, " ended during the handshake"));
     }
-    guest.done = true;
+    client.done = true;
     return;
   }
-  guest.received += static_cast<size_t>(got);
-  const size_t seen = std::min(guest.received, kMagic.size());
+  client.received += static_cast<size_t>(got);
+  const size_t seen = std::min(client.received, kMagic.size());
   if (std::memcmp(bytes, kMagic.data(), seen) != 0) {
-    say_once("garbage", cat("dropped a connection from ", guest.from,
+    say_once("garbage", cat("dropped a connection from ", client.from,
                             " that does not speak Tutti's "
                             "protocol; likely cause: a port scanner, or another program that was "
                             "given this port"));
-    guest.done = true;
+    client.done = true;
     return;
   }
-  if (guest.received < sizeof(Hello)) return;
+  if (client.received < sizeof(Hello)) return;
 
-  guest.done = true;
+  client.done = true;
   bool ignore = false;
-  Verdict verdict{.refusal = judge_hello(guest, judge, ignore), .size = world_size_};
+  Verdict verdict{.refusal = judge_hello(client, judge, ignore), .size = world_size_};
   if (ignore) return;
   // A proof is sent only to a peer that has given one, because it could be used to test guessed
   // tokens offline.
   if (verdict.refusal != Refusal::bad_token && verdict.refusal != Refusal::wrong_version) {
-    verdict.proof = prove(key_for(guest.hello), guest.challenge, guest.hello, verdict);
+    verdict.proof = prove(key_for(client.hello), client.challenge, client.hello, verdict);
   }
-  const bool sent = ::send(guest.socket.get(), &verdict, sizeof(verdict), MSG_NOSIGNAL) ==
+  const bool sent = ::send(client.socket.get(), &verdict, sizeof(verdict), MSG_NOSIGNAL) ==
                     static_cast<ssize_t>(sizeof(verdict));
   if (!sent || verdict.refusal != Refusal::none) return;
-  if (guest.hello.encrypted == 0) return welcome(guest.hello, std::move(guest.socket));
-  guest.socket.encrypt(TlsSide::accepts,
-                       tls_key(key_for(guest.hello), guest.challenge, guest.hello));
-  guest.accepted = true;
-  guest.done = false;
+  if (client.hello.encrypted == 0) return welcome(client.hello, std::move(client.socket));
+  client.socket.encrypt(TlsSide::accepts,
+                        tls_key(key_for(client.hello), client.challenge, client.hello));
+  client.accepted = true;
+  client.done = false;
 }
 
-void Acceptor::encrypt(PendingClient& guest, const Welcome& welcome) {
-  const int error = guest.socket.shake_hands();
+void Acceptor::encrypt(PendingClient& client, const Welcome& welcome) {
+  const int error = client.socket.shake_hands();
   if (error == EAGAIN) return;
-  guest.done = true;
+  client.done = true;
   if (error == EBADMSG) {
-    say_once("meddled", meddled_with(cat("rank ", guest.hello.rank, " at ", guest.from)).what());
+    say_once("meddled", meddled_with(cat("rank ", client.hello.rank, " at ", client.from)).what());
   }
-  if (error == 0) welcome(guest.hello, std::move(guest.socket));
+  if (error == 0) welcome(client.hello, std::move(client.socket));
 }
 
 bool Acceptor::must_encrypt(const Hello& hello) const {
@@ -216,18 +218,18 @@ bool Acceptor::must_encrypt(const Hello& hello) const {
   return hello.purpose == Purpose::data ? demands_encrypted_data_ : demands_encryption_;
 }
 
-Refusal Acceptor::judge_hello(const PendingClient& guest, const Judge& judge, bool& ignore) {
-  const Hello& hello = guest.hello;
+Refusal Acceptor::judge_hello(const PendingClient& client, const Judge& judge, bool& ignore) {
+  const Hello& hello = client.hello;
   const auto refuse = [&](Refusal refusal, const std::string& text) {
-    say_once(cat("refusal ", static_cast<int>(refusal), " ", guest.from),
-             cat("refused a connection from ", guest.from, ": ", text));
+    say_once(cat("refusal ", static_cast<int>(refusal), " ", client.from),
+             cat("refused a connection from ", client.from, ": ", text));
     return refusal;
   };
   if (hello.version != kWireVersion) {
     return refuse(Refusal::wrong_version, cat("the peer uses wire version ", hello.version,
                                               ", this rank uses ", kWireVersion));
   }
-  if (!equal(hello.proof, prove(key_for(hello), guest.challenge, hello))) {
+  if (!equal(hello.proof, prove(key_for(hello), client.challenge, hello))) {
     return refuse(Refusal::bad_token,
                   "the peer does not know this job's token; likely cause: a rank of another job");
   }
@@ -239,7 +241,7 @@ Refusal Acceptor::judge_hello(const PendingClient& guest, const Judge& judge, bo
   // An observer's Hello contains neither the number of ranks nor the rank that it is connected to.
   const bool watches = hello.purpose == Purpose::watch;
   if (hello.size != world_size_ && !watches) {
-    if (other_size_) other_size_(hello, guest.from);
+    if (other_size_) other_size_(hello, client.from);
     return refuse(Refusal::wrong_size, cat("rank ", hello.rank, " expects a world of ", hello.size,
                                            " ranks, this rank expects ", world_size_));
   }
@@ -257,7 +259,7 @@ Refusal Acceptor::judge_hello(const PendingClient& guest, const Judge& judge, bo
   // connection does not wait for an earlier attempt, because the earlier attempt's network may be
   // down.
   ignore = !watches && hello.number == 0 &&
-           std::ranges::any_of(guests_, [&](const PendingClient& other) {
+           std::ranges::any_of(clients_, [&](const PendingClient& other) {
              return other.accepted && !other.done && other.hello.rank == hello.rank &&
                     other.hello.purpose == hello.purpose && other.hello.lane == hello.lane &&
                     other.hello.communicator == hello.communicator;

@@ -86,14 +86,14 @@ class Acceptor {
     const bool outside = hello.purpose == Purpose::bootstrap || hello.purpose == Purpose::watch;
     return outside ? token_ : session_key_;
   }
-  void read(PendingClient& guest, const Judge& judge, const Welcome& welcome);
-  void encrypt(PendingClient& guest, const Welcome& welcome);
+  void read(PendingClient& client, const Judge& judge, const Welcome& welcome);
+  void encrypt(PendingClient& client, const Welcome& welcome);
   bool must_encrypt(const Hello& hello) const;
-  Refusal judge_hello(const PendingClient& guest, const Judge& judge, bool& ignore);
+  Refusal judge_hello(const PendingClient& client, const Judge& judge, bool& ignore);
   void say_once(const std::string& kind, const std::string& text);
   void drop_late();
   void drop_too_many();
-  size_t most_guests() const;
+  size_t most_clients() const;
   std::chrono::milliseconds time_to_finish() const;
 
   std::vector<Fd> listeners_;  // by rail
@@ -104,7 +104,7 @@ class Acceptor {
   bool demands_encryption_ = false;
   bool demands_encrypted_data_ = false;
   OtherSize other_size_;
-  std::list<PendingClient> guests_;
+  std::list<PendingClient> clients_;
   std::set<std::string> logged_;
   Clock::time_point resume_at_{};  // no accepts before this time, for lack of descriptors
 };

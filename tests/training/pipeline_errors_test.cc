@@ -121,7 +121,7 @@ TEST(PipelineShapes, AllRanksRefuseInconsistentShapes) {
   expect_refused(run_of("1f1b", 2, 0), 3, "3 ranks do not form a mesh");
   TinyRun both = run_of("1f1b", 2, 0);
   both.mesh.data = 2;
-  expect_refused(both, 6, "6 ranks do not form a mesh of data 2 x pipeline 2");
+  expect_refused(both, 6, "6 ranks do not form a mesh of 2 (data) x 2 (pipeline)");
 
   expect_refused(run_of("chimera", 3, 0), 3, "even");
   expect_refused(run_of("chimera", 2, 3), 4, "the schedule chimera does not support ZeRO stage 3");

@@ -92,7 +92,7 @@ MeshPlace mesh_place(const MeshShape& shape, int ranks) {
   for (const Axis axis : kAllAxes) {
     const int& size = place.sizes[static_cast<size_t>(axis)];
     if (size == 1 || (good && &size == free)) continue;
-    axes += cat(axes.empty() ? "" : " x ", name(axis), ' ', size);
+    axes += cat(axes.empty() ? "" : " x ", size, " (", name(axis), ")");
   }
   if (axes.empty()) axes = "one";
   ErrorDetail detail{.cause = "the product of the axes is not the number of ranks",
@@ -101,10 +101,12 @@ MeshPlace mesh_place(const MeshShape& shape, int ranks) {
     detail.cause = "the product of the axes exceeds the number of ranks";
   } else if (good && free != nullptr) {
     detail = {.cause = cat(ranks, " is not a multiple of ", known),
-              .remedy = cat("use a multiple of ", known, " ranks, or other sizes of the axes")};
+              .remedy = cat("use a multiple of ", known,
+                            " ranks, or change the sizes (--dp, --pp, --tp, --cp)")};
   } else if (good) {
-    detail = {.cause = cat("the product of the axes is ", product),
-              .remedy = cat("use ", product, " ranks, or leave one axis unset")};
+    detail = {
+        .cause = cat("the product of the axes is ", product),
+        .remedy = cat("use ", product, " ranks, or leave one of --dp, --pp, --tp and --cp unset")};
   }
   throw Error(ErrorCode::invalid_argument,
               cat(ranks, ranks == 1 ? " rank does" : " ranks do", " not form a mesh of ", axes),

@@ -47,10 +47,12 @@ Cuts best_cuts(std::span<const double> costs, size_t chunks, Extend extend) {
 
 std::vector<int> balanced_cut(std::span<const double> unit_costs, int chunks) {
   if (chunks < 1 || static_cast<size_t>(chunks) > unit_costs.size()) {
-    throw Error(ErrorCode::invalid_argument,
-                cat(unit_costs.size(), " units cannot be divided into ", chunks, " chunks"),
-                {.cause = "each chunk is at least one unit",
-                 .remedy = "use fewer chunks (ranks, virtual stages), or more layers"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat(unit_costs.size(), " units (layers, embedding, output layer) cannot be divided into ",
+            chunks, " chunks"),
+        {.cause = "each chunk needs at least one unit",
+         .remedy = "use fewer pipeline stages or virtual stages, or more layers"});
   }
   for (size_t unit = 0; unit < unit_costs.size(); ++unit) {
     if (unit_costs[unit] >= 0 && unit_costs[unit] <= kMost) continue;

@@ -78,7 +78,7 @@ void add(Sharing& sharing, const std::string& value, const std::string& kind) {
   }
 }
 
-// Returns the default or, if it depends on the model, "0.01 (transformers 0.1)".
+// Returns the default or, if it depends on the model, "0.01 (0.1 for transformers)".
 std::string default_of(const KindSettings::Kind& kind, const Field& field) {
   const std::string usual = plain(default_of(field));
   Sharing values;  // defaults, each with the models that have it
@@ -89,18 +89,20 @@ std::string default_of(const KindSettings::Kind& kind, const Field& field) {
   if (values.size() < 2) return values.empty() ? usual : values[0].first;
   std::vector<std::string> others;
   for (size_t i = 1; i < values.size(); ++i) {
-    others.push_back(cat(in_groups(values[i].second), ' ', values[i].first));
+    others.push_back(cat(values[i].first, " for ", in_groups(values[i].second)));
   }
   return cat(values[0].first, " (", listed(others, "; "), ")");
 }
 
-// Returns each default with its kinds: "mlp 1; transformers 4". If all `owners` have the same
-// default, returns it alone.
+// Returns each default with its kinds: "1 for mlp; 4 for transformers". If all `owners` have the
+// same default, returns it alone.
 std::string in_words(const Sharing& defaults, const std::vector<std::string>& owners) {
   if (defaults.size() == 1 && defaults[0].second == owners) return defaults[0].first;
   std::vector<std::string> texts;
-  for (const auto& [value, kinds] : defaults) texts.push_back(cat(in_groups(kinds), ' ', value));
-  return listed(texts, ", ");
+  for (const auto& [value, kinds] : defaults) {
+    texts.push_back(cat(value, " for ", in_groups(kinds)));
+  }
+  return listed(texts, "; ");
 }
 
 }  // namespace

@@ -11,7 +11,8 @@ namespace tutti::training {
 // Returns the description of a setting, with its default.
 std::string meaning_of(const Field& field);
 // Returns the description of a setting of models or optimizers, with the kinds that have it and
-// their defaults: "mlp: hidden layers; transformers: blocks (default: mlp 1; transformers 4)".
+// their defaults: "mlp: hidden layers; transformers: blocks (default: 1 for mlp; 4 for
+// transformers)".
 std::string meaning_of(const KindSettings& settings, const std::string& key);
 // Returns the groups of models that the descriptions name: "transformers (gpt2, Llama family),
 // Llama family (llama, MoE models), ...".

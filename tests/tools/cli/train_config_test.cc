@@ -143,8 +143,8 @@ TEST_F(TrainConfig, HelpShowsTheDefaultsOfRuns) {
   const std::string help =
       std::regex_replace(run({"train", "--help"}).out, std::regex("\\n? +"), " ");
   for (const char* told :
-       {"adamw, adamw8bit, muon 0.99 (transformers 0.95); lamb 0.99; soap 0.95)",
-        "adamw, adamw8bit, muon, soap 0.01 (transformers 0.1); sgd, adafactor 0;",
+       {"0.99 (0.95 for transformers) for adamw, adamw8bit, muon; 0.99 for lamb; 0.95 for soap)",
+        "0.01 (0.1 for transformers) for adamw, adamw8bit, muon, soap; 0 for sgd, adafactor;",
         "image models (resnet, unet, perceptron, convnet)"}) {
     EXPECT_THAT(help, HasSubstr(told));
   }

@@ -369,7 +369,7 @@ TEST_F(TrainGpt, WrongOptionsAreRefused) {
   expect_refused({"--ep", "4"}, {"4 expert-parallel ranks", "--ep", "1, 2"});
   expect_refused({"--ep", "2", "--model", "mixtral", "--experts", "1", "--topk", "1"},
                  {"1 experts cannot be divided over 2 ranks", "--ep", "at most 1"});
-  expect_refused({"--cp", "3"}, {"2 ranks do not form a mesh of context 3"});
+  expect_refused({"--cp", "3"}, {"2 ranks do not form a mesh of 3 (context)"});
   expect_refused({"--cp-kind", "ring"}, {"--cp-kind has no effect without --cp"});
   expect_refused({"--cp", "2", "--cp-kind", "rings"}, {"--cp-kind", "rings"});
   expect_refused({"--sync", "hogwild"}, {"--sync", "hogwild", "gossip:ring"});

@@ -223,13 +223,36 @@ int64_t halved(int64_t size, int64_t least) {
   return parts;
 }
 
+// Returns the size of one of `parts` even shares, rounded up to whole vectors.
+int64_t share(int64_t size, int64_t parts) {
+  constexpr int64_t kVector = 32;
+  return ((size + parts - 1) / parts + kVector - 1) / kVector * kVector;
+}
+
+bool has_avx512() { return dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core; }
+
+// Divides a product of a transposed matrix, such as the gradient of weights, into strips along the
+// longer side of c. oneDNN reads a transposed matrix more slowly by AVX2 if tiles are small, and
+// copied operands (Copied) are copied once per strip.
+Tiles strips_of(const GemmKey& key) {
+  constexpr int64_t kMostProducts = int64_t{1} << 30;  // maximum number of multiplications of a strip
+  int64_t parts = kEnoughTiles / 2;
+  while (key.m * key.n * key.k / parts > kMostProducts) parts *= 2;
+  Tiles strips{key.m, key.n, 1, 1};
+  if (key.m > key.n) {
+    strips.rows = share(key.m, parts);
+    strips.down = (key.m + strips.rows - 1) / strips.rows;
+  } else {
+    strips.cols = share(key.n, parts);
+    strips.across = (key.n + strips.cols - 1) / strips.cols;
+  }
+  return strips;
+}
+
 Tiles tiles_of(const GemmKey& key) {
   if (key.m * key.n * key.k < kSmallProduct) return {key.m, key.n, 1, 1};
-  // Returns the size of one of `parts` even shares, rounded up to whole vectors.
-  const auto share = [](int64_t size, int64_t parts) {
-    constexpr int64_t kVector = 32;
-    return ((size + parts - 1) / parts + kVector - 1) / kVector * kVector;
-  };
+  static const bool by_strips = !has_avx512();
+  if (by_strips && key.transpose_a && key.in == DType::f32) return strips_of(key);
   int64_t down = halved(key.m, kBestRows);
   if (down < kEnoughTiles) down = halved(key.m, kLeastRows);
   int64_t across = halved(key.n, kMostCols);
@@ -260,8 +283,7 @@ void multiply(const GemmKey& key, ConstTensor a, ConstTensor b, void* c, const v
 // products that read the matrix column by column take up to twice as long. With AVX-512, oneDNN
 // reads more of each row at once, and half a page is harmless.
 bool collides(const GemmKey& key, int64_t stride) {
-  static const int64_t distance =
-      dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core ? 4096 : 2048;
+  static const int64_t distance = has_avx512() ? 4096 : 2048;
   return key.in == DType::f32 && stride * static_cast<int64_t>(sizeof(float)) % distance == 0;
 }
 

@@ -37,7 +37,7 @@ std::vector<Round> rounds_of(int32_t ranks) {
   return rounds;
 }
 
-// Appends the reduce-scatter. During it, `space` holds partial sums of the blocks up to some
+// Appends the reduce-scatter. In every round, `space` holds partial sums of the blocks below a
 // distance. Afterwards, `result` holds the sum of this rank's block.
 void circulant_reduce_scatter(const Shape& shape, Space space, ChunkRange result,
                               std::vector<Step>& steps) {

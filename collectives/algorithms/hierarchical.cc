@@ -51,8 +51,8 @@ struct Phases {
   Algorithm all_reduce;
   Algorithm all_gather;
 
-  // Returns true if sums pass from the first to the second phase unrounded, in scratch; otherwise
-  // they pass in the output.
+  // Returns true if the composition is canonical. Sums then pass from the first to the second phase
+  // unrounded, in scratch; otherwise they pass in the output.
   bool canonical() const {
     return reduce_scatter.grade == Grade::canonical && all_reduce.grade == Grade::canonical;
   }
@@ -327,7 +327,7 @@ Algorithm nested(int32_t levels) {
 
 }  // namespace
 
-// Returns the composition that uses all levels of a layout.
+// Returns the algorithm that nests as many levels as the layout of a call has.
 Algorithm all_reduce_hierarchical() {
   Algorithm algorithm = nested(1);
   algorithm.name = "hierarchical";

@@ -61,8 +61,8 @@ std::vector<Message> messages(int32_t ranks) {
   return all;
 }
 
-// Returns the chunks of a message: `in(place, block)` is the chunk of a block. `towards_root` is 0
-// at the receiver, and the distance at the sender.
+// Returns the chunks of a message. `in(place, block)` returns the chunk that holds a block.
+// `towards_root` is 0 at the receiver, and the distance at the sender.
 template <typename In>
 RangeList blocks(const Message& message, const Shape& shape, int32_t towards_root, In in) {
   RangeList list;

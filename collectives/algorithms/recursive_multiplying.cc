@@ -37,7 +37,8 @@ struct Merge {
 
   int32_t ranks_in(int32_t group) const { return group + 1 == count ? ragged : size; }
   int32_t rank(int32_t group, int32_t position) const { return first + group * size + position; }
-  // Returns the wire format of a group's result. The result of a single rank is its input.
+  // Returns the wire format of a group's result. The result of a group of one rank is that rank's
+  // input, which is sent as elements.
   Wire wire(int32_t group) const {
     return ranks_in(group) == 1 ? Wire::element : Wire::accumulator;
   }

@@ -24,8 +24,8 @@ struct KnomialTree {
     int32_t last;  // last rank of the group, plus 1
     int32_t holder;
   };
-  // The merges into groups that this rank holds, smallest first. Each merge lists the groups that
-  // it joins, in rank order; this rank holds one of them.
+  // The merges whose result is a group that this rank holds, smallest first. Each merge is the list
+  // of the groups that it joins, in rank order; this rank holds one of them.
   std::vector<std::vector<Group>> merges;
   Group own;             // the largest group that this rank holds
   int32_t parent = -1;   // holder of the group that `own` merges into; -1 at the root

@@ -31,7 +31,7 @@ struct StepGraph {
   std::vector<int32_t> first_step{0};
   std::vector<int32_t> waits;  // by step: number of steps and messages that it waits for
   std::vector<int32_t> first_follower{0};
-  std::vector<int32_t> followers;  // steps of the same rank that wait for this one
+  std::vector<int32_t> followers;  // for each step, the steps of its rank that wait for it
   std::vector<int32_t> first_message{0};
   std::vector<Message> messages;
   int32_t connections = 0;

@@ -40,8 +40,8 @@ class Expressions {
   Id unscaled(Id leaf);
   bool is_unscaled(Id id) const { return has_mark(id, kUnscaled); }
   Id scaled(Id id) const { return nodes_[id].left; }
-  // Returns true for the canonical tree over ranks 0 .. ranks - 1, or its mean, rounded only at its
-  // root.
+  // Returns true if the formula is the canonical tree over ranks 0 .. ranks - 1, rounded only at
+  // its root, or the mean of that tree.
   bool is_canonical(Id id, int32_t ranks) const;
 
   int32_t chunk_of(Id id) const { return nodes_[id].chunk; }

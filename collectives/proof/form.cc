@@ -25,7 +25,7 @@ Classes classes(Collective collective, const Program& program, const Shape& shap
   return result;
 }
 
-// Returns why two ranges of a step do not fit, or "".
+// Returns why two range lists do not fit together; empty if they do.
 std::string difference(const Classes& a, const Classes& b) {
   if (a.size() != b.size()) {
     return cat("sizes do not match: ", a.size(), " chunks meet ", b.size());
@@ -165,7 +165,7 @@ class StepChecker {
     }
   }
 
-  // Returns the location in an in-place call.
+  // Returns the location of a chunk in an in-place call.
   int64_t place_of(Space space, int32_t chunk) const {
     return location(collective_, program_, shape_, space, chunk);
   }

@@ -3,10 +3,10 @@
 //
 //   input  f32 --encode--> elements --- the call, of these elements ---> elements --decode--> f32
 //
-// The inner call is an ordinary call of another type, so it works with every collective, algorithm
-// and transport; slices consist of whole elements. A rank that forwards a result forwards the
-// result's encoded form, so all ranks decode the same bits. Each rank's block of a buffer begins
-// with a new element.
+// The call in the middle (the inner call) is an ordinary call with elements of another type, so it
+// works with every collective, algorithm and transport; slices consist of whole elements. A rank
+// that forwards a result forwards the result's encoded form, so all ranks decode the same bits.
+// Each rank's block of a buffer begins with a new element.
 #pragma once
 
 #include <cstddef>

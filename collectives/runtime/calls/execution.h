@@ -70,7 +70,7 @@ class Execution {
   std::vector<Exchange> exchanges() const;
 
  private:
-  // One slice: its number in the call, and the shift of its data relative to a piece.
+  // One slice: its index in the call, and the offset of its data from the start of each piece.
   struct Slice {
     uint32_t number = 0;
     int lane = 0;                     // lane of the transport
@@ -81,7 +81,7 @@ class Execution {
   // Form of a point-to-point message. `unknown`: the sender has not announced the form yet.
   enum class Form : uint8_t { slices, whole, unknown };
   struct Loan {
-    int number = 0;  // the transport's number of the loan
+    int number = 0;  // the transport's ID of the loan
     int lane = 0;
     uint32_t turn = 0;
     int32_t step = 0;
@@ -116,7 +116,7 @@ class Execution {
     std::byte* dst = nullptr;
     bool widened = false;
     Operand a;
-    Operand b;  // null address: dst = a
+    Operand b;  // null address: there is one operand only, and dst = a
     uint64_t count = 0;
     ptrdiff_t received = -1;  // offset in the message; -1: not a message
   };

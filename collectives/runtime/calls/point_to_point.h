@@ -66,7 +66,7 @@ class PointToPoint {
   // Starts a send as soon as its predecessors (Operation::after) are complete.
   void send(Operation& operation);
   // Starts a receive or a probe as soon as its predecessors are complete. A probe completes when a
-  // matching message is there, and leaves the message in place.
+  // matching message has arrived, and does not consume it.
   void receive(Operation& operation);
   // Cancels a receive or probe that no message has matched. The operation is then done.
   void withdraw(Operation& operation);

@@ -35,7 +35,7 @@ class DeviceCalls {
     CostModel model;
     std::vector<const Algorithm*> algorithms;  // algorithms besides the built-in ones
     gpu::Exchange exchange;
-    // Reports a peer that is in another call, from a separate thread.
+    // Called from a separate thread with a peer from which a message of another call has arrived.
     std::function<void(int peer)> on_mismatch;
   };
   // Prepares calls. `device`: this rank's GPU. Throws if kernels cannot run there. Call connect()
@@ -61,7 +61,7 @@ class DeviceCalls {
  private:
   // All properties on which a compiled call depends.
   struct Kind {
-    Request request;  // the request, with its buffers' addresses cleared
+    Request request;  // the addresses of its buffers are not compared
     const Algorithm* named = nullptr;
     bool canonical = false;
     Reach reach = Reach::slots;

@@ -1,5 +1,6 @@
-// Linear algorithms, in which data takes no detour: in broadcast, reduce, gather and scatter it
-// passes directly between the root and each other rank, in all-to-all between each pair of ranks.
+// Linear algorithms, in which no rank forwards data. In broadcast, reduce, gather and scatter, data
+// passes directly between the root and each other rank; in all-to-all, directly between each pair
+// of ranks.
 //
 //          0               It takes one round. A broadcast is one send step with all other ranks as
 //       ╱ ╱ │ ╲ ╲          peers, which is optimal if they read one copy (shared memory). Otherwise

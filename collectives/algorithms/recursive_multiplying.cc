@@ -44,7 +44,8 @@ struct Merge {
   }
 };
 
-// Scratch chunks: the result of this rank's group, the ragged group's result, and partial sums.
+// Indices of scratch chunks: the result of this rank's group, the ragged group's result, and the
+// first of the partial sums.
 constexpr int32_t kSum = 0;
 constexpr int32_t kPassedOn = 1;
 constexpr int32_t kFirstSlot = 2;
@@ -67,8 +68,8 @@ std::vector<Merge> merges_of(int32_t radix, int32_t ranks, int32_t rank) {
 struct Share {
   int32_t group;               // index of the rank's group
   std::vector<int32_t> peers;  // ranks to which it sends its group's result
-  // The rank that the ragged group's result arrives from, and the ranks of this group that it is
-  // forwarded to (`passed_on`).
+  // `source`: the rank from which the ragged group's result arrives; -1 in the ragged group.
+  // `passed_on`: the ranks of this rank's group to which it forwards that result.
   int32_t source = -1;
   std::vector<int32_t> passed_on = {};
 };

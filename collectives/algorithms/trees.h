@@ -70,8 +70,9 @@ int32_t two_tree_top(int32_t tree, int32_t n);
 
 // A team is ranks first .. first + size - 1, where size is a power of two. p ranks form one team
 // for each set bit of p, the largest first: 7 = 111b = 4 + 2 + 1 gives ranks 0-3, 4-5 and 6.
-// `first` is a multiple of the size, so ranks of a team can pair up by their bits. The canonical
-// tree over p ranks joins the tree of the first team and the tree of all further teams.
+// `first` is a multiple of the size, so inverting one of the log2(size) lowest bits of a rank gives
+// another rank of its team. The canonical tree over p ranks joins the tree of the first team and
+// the tree of all further teams.
 struct Team {
   int32_t first;
   int32_t size;

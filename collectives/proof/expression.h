@@ -45,8 +45,8 @@ class Expressions {
   bool is_canonical(Id id, int32_t ranks) const;
 
   int32_t chunk_of(Id id) const { return nodes_[id].chunk; }
-  // Describe the structure of a formula: an input (is_leaf), a combination (is_combined), or a
-  // rounded formula whose operand is part() and is divided before rounding if is_mean().
+  // Describe the structure of a formula. It is an input (is_leaf), a combination of part() and
+  // right_part() (is_combined), or otherwise part() rounded, after a division if is_mean().
   bool is_leaf(Id id) const { return nodes_[id].left == kNothing; }
   bool is_combined(Id id) const { return !is_leaf(id) && nodes_[id].right >= 0; }
   int32_t rank_of(Id leaf) const { return nodes_[leaf].right; }

@@ -239,7 +239,8 @@ void check_steps(Collective collective, std::span<const Program> programs, int32
 void check_messages(Collective collective, std::span<const Plan> plans) {
   const size_t ranks = plans.size();
   static const std::vector<int32_t> kNone;
-  // receives[a * ranks + b]: steps of b that receive from a
+  // sends[a * ranks + b]: steps of a that send to b; receives[a * ranks + b]: steps of b that
+  // receive from a
   std::vector<const std::vector<int32_t>*> sends(ranks * ranks, &kNone);
   std::vector<const std::vector<int32_t>*> receives(ranks * ranks, &kNone);
   for (size_t rank = 0; rank < ranks; ++rank) {

@@ -56,8 +56,8 @@ class BoundSteps {
     uint64_t accumulator = 0;  // bytes of an accumulator; 0: sums have the element type
     uint64_t scratch_chunk = 0;
   };
-  // Computes the steps. `private_blocks`: true if only the two ranks of a message have its length,
-  // so that the signature in its header must state it.
+  // Computes the steps. `private_blocks`: true if only the sender and the receiver of a message can
+  // compute its length, so that the signature in the message's header must contain the length.
   void make(const Plan& plan, const ChunkMap& chunks, const Bytes& bytes,
             const std::array<uint64_t, 2>& signature, bool private_blocks);
 

@@ -45,7 +45,8 @@ struct AwaitedPeer {
   bool sends = false;
 };
 
-// A message that belongs to another call than the one in progress.
+// A message that differs from the one that a step expects. `expected`, `slice` and `bytes` describe
+// the expected message.
 struct Unexpected {
   int peer = 0;
   MessageHeader header;
@@ -75,7 +76,7 @@ class Execution {
     uint32_t number = 0;
     int lane = 0;                     // lane of the transport
     uint64_t first = 0;               // first element within each chunk
-    std::array<uint64_t, 3> shift{};  // bytes, by space
+    std::array<uint64_t, 3> shift{};  // offset in bytes, by space
   };
 
   // Form of a point-to-point message. `unknown`: the sender has not announced the form yet.

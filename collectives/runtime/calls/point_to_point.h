@@ -76,8 +76,8 @@ class PointToPoint {
   // Stops all progress, after an abort.
   void abandon();
   int in_flight() const { return in_flight_; }
-  // Returns what the operation waits for. For a receive from any source, any of the peers can
-  // satisfy it.
+  // Returns the peers that the operation waits for. A receive from any source waits for all peers,
+  // and a message from one of them suffices.
   std::vector<AwaitedPeer> awaited_peers(const Operation& operation) const;
   struct Unclaimed {
     MessageInfo message;

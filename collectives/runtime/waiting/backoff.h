@@ -62,7 +62,8 @@ class WaitTimes {
 class Backoff {
  public:
   // Prepares a wait. `gives_way`: true if another thread of the job needs this core, so that the
-  // wait yields instead of spinning. `wakes_slowly`: true if the spinning time adapts.
+  // wait yields instead of spinning. `wakes_slowly`: true if the transport wakes slowly, so that
+  // the spinning time adapts.
   Backoff(bool gives_way, bool wakes_slowly, WaitTimes& times)
       : gives_way_(gives_way),
         learns_(wakes_slowly && !gives_way),

@@ -39,8 +39,8 @@ class StallWatch {
     std::function<std::string(int job_rank)> describe;  // result of Control::describe()
   };
 
-  // Watches the calls of `rank`. `members[r]`: world rank of rank r. Both references must outlive
-  // this object.
+  // Watches the calls of `rank`. `members[r]`: rank r's rank in the job. Both references must
+  // outlive this object.
   StallWatch(int rank, const std::vector<int>& members, const FlightRecorder& recorder,
              Channel channel)
       : rank_(rank), members_(members), recorder_(recorder), channel_(std::move(channel)) {}

@@ -32,8 +32,9 @@ void require_in(const std::vector<int>& living, const Control& control);
 
 class Survivors {
  public:
-  // Prepares the survivors' calls. members[r]: job rank of rank r of communicator `id`. `members`
-  // and the engine must outlive this object. `timeout`: time for an agreement; 0: no limit.
+  // Prepares the survivors' calls. `members[r]`: the rank in the job of rank r of communicator
+  // `id`. `engine`, the pointer itself, and `members` must outlive this object. `timeout`: time for
+  // an agreement; 0: no limit.
   Survivors(const std::shared_ptr<Engine>& engine, MakeTogether make, uint64_t id,
             const std::vector<int>& members, uint64_t epoch, std::chrono::nanoseconds timeout)
       : engine_(engine),

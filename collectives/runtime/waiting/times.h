@@ -16,7 +16,7 @@ inline constexpr int64_t kYieldNs = 2'000'000;
 inline constexpr std::chrono::milliseconds kLongestSleep(50);
 // Sleep of a thread while another thread makes progress on the call that this one waits for.
 inline constexpr std::chrono::microseconds kNap(50);
-// Minimum interval between calls of the user's waiting hook (callbacks.h).
+// Longest time between two calls of the user's waiting hook (callbacks.h) while nothing progresses.
 inline constexpr std::chrono::milliseconds kBetweenHooks(1);
 
 // Interval at which a stalled call is examined, and times after which it asks its peers, asks

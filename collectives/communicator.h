@@ -251,13 +251,14 @@ class Communicator {
   // the end of the job, its process exits with code 0 (under `tutti run` with a reserved code).
   static Communicator init();
   // Joins a job that the caller describes (transport/bootstrap/discovery/job.h); ranks may be
-  // threads. An unneeded spare throws Error(aborted), unless Job::unneeded_spares_exit is set.
+  // threads. On a spare that is not needed, throws Error(aborted) or, if Job::unneeded_spares_exit
+  // is set, exits the process.
   static Communicator init(const Job& job);
-  // Joins a job in a separate thread. get() of the future returns the communicator, or throws. So
-  // one thread can drive several ranks, whose calls it makes in one group (group.h). Such a thread
-  // must destroy the communicators of the highest ranks first, because a leaving rank waits up to
-  // two seconds for the ranks below it in the control tree. Destroying the future blocks until the
-  // join has ended. Throws Error(system) if no thread can be started.
+  // Joins a job in a separate thread. get() of the future returns the communicator, or throws. One
+  // thread can thus drive several ranks; it must make their calls in one group (group.h). Such a
+  // thread must destroy the communicators of the highest ranks first, because a leaving rank waits
+  // up to two seconds for the ranks below it in the control tree. Destroying the future blocks
+  // until the join has ended. Throws Error(system) if no thread can be started.
   [[nodiscard]] static std::future<Communicator> init_async(const Job& job);
 
   int rank() const;
@@ -275,9 +276,9 @@ class Communicator {
   // Returns statistics of the bootstrap.
   const InitStats& init_stats() const;
 
-  // Splits the communicator: ranks with the same colour form a new one, ordered by (key, rank).
-  // Collective; blocks. A rank with a negative colour gets an empty Communicator, on which only
-  // valid() may be called.
+  // Splits the communicator: ranks with the same colour form a new communicator, ordered by (key,
+  // rank). Collective; blocks. A rank with a negative colour gets an empty Communicator, on which
+  // only valid() may be called.
   Communicator split(int color, int key = 0);
   // Returns a new communicator of `ranks` (ranks of this one), in this order. Collective among
   // these ranks only; blocks. Threads may create communicators of different ranks concurrently;
@@ -306,7 +307,7 @@ class Communicator {
   // outside the quorum. Error(timeout): a member did not call within TUTTI_TIMEOUT; the same call
   // may be repeated, and then continues the interrupted one.
   //
-  // shrink() returns a communicator of the survivors, in their order (MPI's ULFM:
+  // shrink() returns a communicator of the survivors, in the order of their ranks (MPI's ULFM:
   // MPIX_Comm_shrink). Members that are alive but cannot reach each other for data are separated:
   // the host with the largest number of hosts that it cannot reach is excluded with
   // Error(connection_lost); on a tie the host with fewer members, then the later host. If two
@@ -498,8 +499,8 @@ class Communicator {
   Work send_async(ConstBuffer buffer, int to, const CallOptions& options = {}) {
     return start(Request::send(buffer, to), options);
   }
-  // Receives a message and returns its description. Within a group the description is empty; use
-  // the Work of group_end_async() instead.
+  // Receives a message and returns its description. The description is empty for device memory, and
+  // within a group, where the Work from group_end_async() provides it.
   MessageInfo recv(Buffer buffer, int from, const CallOptions& options = {}) {
     return receive(Request::recv(buffer, from), options);
   }

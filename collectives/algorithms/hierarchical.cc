@@ -79,7 +79,7 @@ struct Spot {
   bool takes_part() const { return position < columns; }
   // Returns the rank that receives the input of a rank that does not participate.
   int32_t helper() const { return first + position % columns; }
-  // Returns the ranks that send their input to a participating rank.
+  // Returns the ranks that send their input to this rank, which participates.
   std::vector<int32_t> helped() const {
     std::vector<int32_t> ranks;
     for (int32_t i = position + columns; i < size; i += columns) ranks.push_back(first + i);
@@ -96,7 +96,7 @@ std::set<int32_t> targets(const Program& program) {
 }
 
 // Returns the largest number of ranks that a rank sends to within its host, in the first and the
-// last phase. Each thread caches its last result, because every rank's program contains it.
+// last phase. Each thread caches its last result, because the programs of all ranks contain it.
 int32_t fan_out_inside(const Phases& phases, int32_t columns) {
   using Question = std::tuple<std::string, std::string, int32_t>;
   thread_local std::pair<Question, int32_t> last;

@@ -1,4 +1,5 @@
-// Creates a communicator and its paths to the other ranks, and destroys the paths.
+// Connects a communicator with the other ranks, and creates further communicators from it (split(),
+// create()).
 
 #include <algorithm>
 #include <set>

@@ -1,4 +1,4 @@
-// Starts a compiled call as an operation.
+// Compiles calls, and starts them as operations.
 
 #include <cstring>
 #include <utility>

@@ -1,5 +1,5 @@
-// Waits for a call. If a peer does not arrive, asks for its state, reports the missing ranks, and
-// gives up at the deadline.
+// Waits for a call. If a peer does not make its part of the call, asks the peer for its state, logs
+// the missing ranks, and aborts the communicator at the deadline.
 
 #include <algorithm>
 #include <cstring>

@@ -3,16 +3,17 @@
 // Messages between two ranks arrive in the order in which they were sent. A receive may name a
 // source and a tag; a message matches the oldest receive that accepts it. A message that no receive
 // accepts stays in the transport and blocks its sender, until a receive with another tag needs a
-// message behind it. It is then buffered, up to TUTTI_UNEXPECTED_BYTES in total. Beyond that limit
-// the sender stays blocked until buffered messages have been received, or until a thread waits for
-// (or polls) a receive that may match a later message. Such a receive overrides the limit, because
-// the program may be unable to continue without it.
+// later message. The earlier message is then buffered, up to TUTTI_UNEXPECTED_BYTES in total.
+// Beyond that limit the sender stays blocked until buffered messages have been received, or until a
+// thread waits for (or polls) a receive that may match a later message. Such a receive overrides
+// the limit, because the program may be unable to continue without it.
 //
 //     front of the stream of rank 2:  tag 5 | tag 7        receives: (from 2, tag 7)
 //                                       |      `------------------------^
 //                                       `--> buffered until a receive asks for tag 5
 //
-// Messages of a rank to itself never reach a transport: they are buffered at once.
+// A message of a rank to itself never reaches a transport: it is copied into the receive that waits
+// for it, or else buffered at once.
 //
 // Library-internal messages (Request::own) never match callers' receives, and vice versa.
 //

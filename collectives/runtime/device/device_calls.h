@@ -1,5 +1,5 @@
-// A communicator's calls on GPU memory: compiles them to kernels and enqueues these on the caller's
-// stream (collectives/gpu). All ranks create it at the first such call.
+// A communicator's calls on GPU memory: compiles them to kernels, and enqueues the kernels on the
+// caller's stream (collectives/gpu). All ranks create this object at the first such call.
 #pragma once
 
 #include <condition_variable>

@@ -39,7 +39,7 @@ struct Algorithm {
   bool is_pipeline = false;
   // Number of layout levels that the algorithm uses.
   int32_t levels = 0;
-  // Which step of which rank divides results by the number of ranks, for ReduceOp::avg.
+  // Selects the ranks and the steps that divide results by the number of ranks, for ReduceOp::avg.
   Means means = Means::shared;
   // Generates the program over an ordered layout; program_of() maps it to other layouts.
   std::function<Program(const Shape& shape)> emit;

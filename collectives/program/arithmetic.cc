@@ -57,8 +57,8 @@ bool takes_means(const Step& step) {
   return step.kind == StepKind::copy && std::ranges::any_of(step.src, is_output);
 }
 
-// Marks steps that divide their result: those that complete a value in scratch that is later sent
-// as elements.
+// Marks the steps that compute a value in scratch that is later sent as elements: these steps
+// divide the value.
 void divide_in_scratch(Program& program) {
   std::vector<Step*> writers(static_cast<size_t>(program.scratch_chunks), nullptr);
   for (Step& step : program.steps) {

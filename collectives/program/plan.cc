@@ -50,9 +50,9 @@ class Dependencies {
   }
 
  private:
-  // Finds the cuts, which are the first and last ends of all ranges. The chunks between two
-  // neighbouring cuts form one place, because no step accesses only some of them. (Steps may have
-  // thousands of chunks.)
+  // Finds the cuts, which are the starts and the ends of all ranges that steps access. The chunks
+  // between two neighbouring cuts form one place, because no step accesses only some of them.
+  // (Steps may have thousands of chunks.)
   void cut() {
     for (const Step& step : plan_.program.steps) {
       for (const RangeList* ranges : {&step.src, &step.src2, &step.dst}) {

@@ -89,7 +89,7 @@ std::string SymbolicRun::waits_for(int32_t rank, int32_t number) {
 }
 
 // Throws Refusal if a rank has unfinished steps. The first of these steps is next in all its
-// queues, so it waits for another step's data or for a peer.
+// queues, so it waits for another step or for a peer.
 void SymbolicRun::refuse_if_stuck() {
   constexpr int kShown = 8;
   std::string all;

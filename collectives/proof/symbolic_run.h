@@ -72,7 +72,7 @@ class SymbolicRun {
   bool can_run(int32_t rank, int32_t number);
   // Describes what a blocked step waits for, for an error message.
   std::string waits_for(int32_t rank, int32_t number);
-  // Returns the first unfinished step whose data this step needs; -1 if there is none.
+  // Returns the first unfinished step that must finish before this step; -1 if there is none.
   int32_t needed_first(int32_t rank, int32_t number) const;
 
   std::vector<Id> read(int32_t rank, int32_t number, const RangeList& ranges);

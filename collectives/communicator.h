@@ -38,10 +38,10 @@
 //   corrupted         bytes changed in transit
 //   aborted           a rank called abort(), or failed with an error of its own
 //   system            the operating system refused a resource, for example memory or descriptors
-// After an error with any code except the first two, the communicator is aborted on every rank and
-// stays aborted: each further call throws the first error. Destroy the communicator; the surviving
-// ranks can continue in the communicator that shrink() returns. The functions below list only
-// errors with a particular meaning.
+// After a collective or message has failed with any code except the first two, the communicator is
+// aborted on every rank and stays aborted: each further call throws the first error. Destroy the
+// communicator; the surviving ranks can continue in the communicator that shrink() returns. The
+// functions below list only errors with a particular meaning.
 #pragma once
 
 #include <chrono>
@@ -230,7 +230,8 @@ class Prepared {
   std::shared_ptr<const internal::Operation> call_;
 };
 
-// Memory from Communicator::allocate(), page-aligned and zeroed. The last copy frees it.
+// Memory from Communicator::allocate() or allocate_on_device(), page-aligned. It is freed when the
+// last copy is destroyed.
 template <typename T>
 using Memory = std::shared_ptr<T[]>;
 
@@ -304,8 +305,8 @@ class Communicator {
   // of the original members, or half of them including the first one; or any number, once all other
   // members have certainly ended (`tutti run` saw their processes end, or they have left the job).
   // So at most one side of a partitioned job continues. Error(connection_lost): this rank is
-  // outside the quorum. Error(timeout): a member did not call within TUTTI_TIMEOUT; the same call
-  // may be repeated, and then continues the interrupted one.
+  // outside the quorum. Error(timeout): a member did not make the call within TUTTI_TIMEOUT. This
+  // rank may repeat the call, which then continues the interrupted one.
   //
   // shrink() returns a communicator of the survivors, in the order of their ranks (MPI's ULFM:
   // MPIX_Comm_shrink). Members that are alive but cannot reach each other for data are separated:
@@ -314,8 +315,9 @@ class Communicator {
   // members of one host cannot reach each other, the later member is excluded. The old communicator
   // still has to be destroyed.
   Communicator shrink();
-  // Returns flags and a member list that the survivors agree on, the same on all of them, for
-  // example to decide whether all survivors have reached the same point (MPIX_Comm_agree).
+  // Returns the bitwise AND of the survivors' flags, and the list of the survivors. Both are the
+  // same on all survivors, which can thus decide, for example, whether all have reached the same
+  // point (MPIX_Comm_agree).
   Agreement agree(uint64_t flags = ~uint64_t{0});
   // Returns a communicator of all surviving ranks of the job, which must be in this communicator,
   // followed by spares (`tutti run --spares`), on which init() returns it. Its size is size() +
@@ -328,8 +330,8 @@ class Communicator {
 
   // Allocates `count` zeroed elements that the other ranks of the host can read in place, so that
   // collectives need no copy. For all other uses it is ordinary memory. Local. A forked child
-  // shares it with its parent. Error(invalid_argument) if the size overflows, Error(system) if
-  // memory is exhausted.
+  // shares the memory with its parent. Error(invalid_argument) if the size overflows, Error(system)
+  // if memory is exhausted.
   template <typename T>
   Memory<T> allocate(size_t count) {
     static_assert(std::is_trivially_copyable_v<T>);

@@ -208,8 +208,8 @@ const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(const Operation
   return queue(operation);
 }
 
-// Adds the operation to its queue. A call of a single rank runs at once instead: then returns null,
-// and the pool reuses the operation.
+// Adds the operation to its queue. A collective of a single rank without predecessors runs at once
+// instead. In that case returns null, and the pool reuses the operation.
 const std::shared_ptr<Operation>& CommunicatorImpl::queue(
     const std::shared_ptr<Operation>& operation) {
   const CompiledCall& compiled = *operation->compiled;

@@ -72,8 +72,8 @@ void Execution::go_whole() {
 }
 
 // Determines whether the message is sent in slices or as a whole. On a receiver, returns false
-// until the sender's first message has shown it. A sender falls back to slices if its buffer's
-// registration has ended.
+// until the first message has arrived, which shows the sender's choice. A sender falls back to
+// slices if its buffer's registration has ended.
 bool Execution::know_form() {
   const BoundStep& bound = compiled_->bound_steps[0];
   if (compiled_->sends) {

@@ -187,10 +187,10 @@ struct CallOptions {
   // Restricts the choice to canonical algorithms. With them, the bits of the result depend only on
   // the inputs and the number of ranks. TUTTI_DETERMINISTIC=1 sets this for every call.
   bool deterministic = false;
-  // Calls, on any communicator, that must complete before this one starts; they may write its
-  // input. If one of them fails, this call fails with Error(aborted). The lists of the ranks may
-  // differ, but must not make ranks wait for each other in a circle. A list that is not empty is an
-  // Error(invalid_argument) in prepare(), and an Error(unsupported) for device memory.
+  // Calls, on any communicator, that must complete before this call starts. They may write this
+  // call's input. If one of them fails, this call fails with Error(aborted). The lists of the ranks
+  // may differ, but must not make ranks wait for each other in a circle. A list that is not empty
+  // is an Error(invalid_argument) in prepare(), and an Error(unsupported) for device memory.
   std::span<const Work> after;
   // Tag of a message: 0 to kLargestTag; a receive also accepts kAnyTag.
   int tag = 0;
@@ -281,9 +281,9 @@ class Communicator {
   // rank). Collective; blocks. A rank with a negative colour gets an empty Communicator, on which
   // only valid() may be called.
   Communicator split(int color, int key = 0);
-  // Returns a new communicator of `ranks` (ranks of this one), in this order. Collective among
-  // these ranks only; blocks. Threads may create communicators of different ranks concurrently;
-  // `tag` (0 to kLargestTag) distinguishes concurrent calls with the same ranks.
+  // Returns a new communicator of `ranks` (ranks of this communicator), in this order. Collective
+  // among these ranks only; blocks. Threads may create communicators of different ranks
+  // concurrently; `tag` (0 to kLargestTag) distinguishes concurrent calls with the same ranks.
   // Error(invalid_argument) if the list is invalid or lacks this rank; Error(mismatch) if the lists
   // differ in order; Error(timeout) if one of the ranks does not call create().
   Communicator create(std::span<const int> ranks, int tag = 0);

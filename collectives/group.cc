@@ -26,8 +26,8 @@ Group& group() {
   return instance;
 }
 
-// Makes progress on the calls of several ranks in turn. They wait for each other, so waiting for
-// one of them alone would block the rest.
+// Makes progress on the calls of several ranks in turn. The ranks wait for each other, so waiting
+// for one rank's call alone would block the others.
 void progress_in_turn(std::vector<Work>& works) {
   constexpr std::chrono::microseconds kLongestPause{200};
   GrowingPause pause(kLongestPause);

@@ -74,9 +74,9 @@ struct Share {
   std::vector<int32_t> passed_on = {};
 };
 
-// Returns the messages of a rank. Position i of the ragged group sends its result to positions i, i
-// + ragged ... (k of them) of each other group. In those groups the result spreads: in each round
-// the positions that have it forward it to k - 1 others each.
+// Returns the messages of a rank. Position i of the ragged group sends its result to the k
+// positions i, i + ragged ... of each other group. In those groups the result spreads: in each
+// round the positions that have it forward it to k - 1 others each.
 Share share_of(const Merge& merge, int32_t radix, int32_t rank) {
   const int32_t position = (rank - merge.first) % merge.size;
   const int32_t last = merge.count - 1;

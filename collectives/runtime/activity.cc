@@ -61,7 +61,7 @@ std::vector<int> CommunicatorImpl::waited_for() {
 }
 
 // Counts a collective call in which this rank waited long. All other ranks wait for the same late
-// rank, so only the first of them logs a warning.
+// rank, so only the first of these ranks logs a warning.
 void CommunicatorImpl::note_lateness(const Operation& operation, int64_t waited_ns) {
   const uint32_t call = operation.number;
   if (operation.point_to_point() || stall_.knows_late(call)) return;

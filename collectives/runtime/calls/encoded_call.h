@@ -65,7 +65,7 @@ class EncodedCall {
   bool has_result_;
   bool combines_;
   Reduction combined_;        // operator of a receive that combines
-  float* decoded_ = nullptr;  // space in memory_ for the decoded values of such a receive
+  float* decoded_ = nullptr;  // space in memory_ for the values decoded by a receive that combines
   std::unique_ptr<std::byte[]> memory_;
   Request encoded_;
 };

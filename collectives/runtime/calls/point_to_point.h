@@ -149,8 +149,8 @@ class PointToPoint {
   const int rank_;
   const Owner owner_;
   Transport* transport_ = nullptr;
-  // Only ranks with which this one has exchanged messages have a Peer, and only these are polled.
-  // So neither memory nor time grows with the number of ranks.
+  // Only ranks with which this rank has exchanged messages have a Peer, and only these ranks are
+  // polled. So neither memory nor time grows with the number of ranks.
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null before the first message
   std::vector<Peer*> used_;                   // the peers that exist
   OperationQueue from_any_;                   // receives from any source, oldest first

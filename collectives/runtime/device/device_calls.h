@@ -92,7 +92,7 @@ class DeviceCalls {
   Recent<Kind, std::shared_ptr<gpu::DeviceCall>, HashOfKind> kept_{kMostKept};
   std::mutex mutex_;  // guards the watcher's state
   std::condition_variable_any ends_;
-  std::jthread watcher_;  // last member, because it uses the others
+  std::jthread watcher_;  // last, because it uses the other members
 };
 
 }  // namespace tutti::internal

@@ -116,7 +116,7 @@ class Engine {
   std::condition_variable turned_;
   std::atomic<uint64_t> turns_{0};  // number of completed sleeps
 
-  std::jthread thread_;  // last member, because it uses the others
+  std::jthread thread_;  // last, because it uses the other members
 };
 
 }  // namespace tutti::internal

@@ -196,8 +196,8 @@ std::string StallWatch::why_stuck(int rank) const {
 }
 
 // Explains the stall. The culprit is a rank that could proceed, if there is one. Otherwise it is
-// the last rank of the chain or, if neither that rank nor the rank that forwards questions to it
-// answers, the latter.
+// the last rank of the chain. But if neither that rank nor the rank that forwards questions to it
+// answers, the forwarding rank is the culprit.
 StallWatch::Explanation StallWatch::explain(std::vector<int> missing, bool point_to_point) const {
   Explanation found;
   std::vector<int>& chain = missing;

@@ -14,7 +14,7 @@ inline constexpr int64_t kMostSpinNs = 3'000'000;
 // Time since the last progress for which a wait yields, if ranks share cores.
 inline constexpr int64_t kYieldNs = 2'000'000;
 inline constexpr std::chrono::milliseconds kLongestSleep(50);
-// Sleep of a thread while another thread makes progress on the call that this one waits for.
+// Time that a thread sleeps while another thread makes progress on the call that it waits for.
 inline constexpr std::chrono::microseconds kNap(50);
 // Longest time between two calls of the user's waiting hook (callbacks.h) while nothing progresses.
 inline constexpr std::chrono::milliseconds kBetweenHooks(1);

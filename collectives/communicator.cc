@@ -154,12 +154,13 @@ std::vector<std::string> processors_beside(const Control& control, int rank) {
 
 namespace {
 
-// Returns null on a spare.
+// Creates the communicator that init() returns; returns null on a spare. If there are spares, first
+// creates a communicator of all ranks, and destroys it again.
 std::shared_ptr<CommunicatorImpl> make_first(const std::shared_ptr<internal::Engine>& engine,
                                              bool has_spares) {
   Control& control = engine->control();
-  // Other ranks may have continued to the communicator without spares already. While this object
-  // lives, messages for it are kept until this rank has created it.
+  // Other ranks may already use a communicator that this rank has not created yet. While this
+  // object lives, messages for such a communicator are kept.
   const Control::Making making(control);
   // The first communicator creates the resources shared by the ranks of a host, for all
   // communicators.
@@ -176,8 +177,8 @@ std::shared_ptr<CommunicatorImpl> make_first(const std::shared_ptr<internal::Eng
                                             control.rank(), 0);
 }
 
-// Waits as a spare. Returns the communicator that the others create with this spare when they need
-// it.
+// Waits as a spare. Returns the communicator that the other ranks create with this spare when they
+// need it. If the job ends without it, exits the process or throws (Job::unneeded_spares_exit).
 Communicator wait_as_spare(std::shared_ptr<internal::Engine> engine, const Job& job) {
   try {
     auto grown = engine->spares().grow(*engine, internal::maker(engine), {},

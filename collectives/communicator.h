@@ -31,16 +31,17 @@
 //   unsupported       the call is not available for these arguments, or on this machine
 //                     (these two are detected before anything is sent: the communicator stays
 //                     usable)
-//   mismatch          another rank made a call that does not match; names both calls, on every rank
+//   mismatch          the calls of two ranks do not match; the error names both, on every rank
 //   rank_died         a process of the job exited or was killed; reported within seconds
 //   connection_lost   a peer that is alive cannot be reached
-//   timeout           the call's deadline passed; names the rank that is waited for first
+//   timeout           the call's deadline passed; names the rank that probably caused the stall
 //   corrupted         bytes changed in transit
 //   aborted           a rank called abort(), or failed with an error of its own
 //   system            the operating system refused a resource, for example memory or descriptors
-// After any other error the communicator is aborted on every rank and stays aborted: each further
-// call throws the first error. Destroy it; the surviving ranks can continue in the communicator
-// that shrink() returns. The functions below list only errors with a particular meaning.
+// After a collective or message has failed with any code except the first two, the communicator is
+// aborted on every rank and stays aborted: each further call throws the first error. Destroy the
+// communicator; the surviving ranks can continue in the communicator that shrink() returns. The
+// functions below list only errors with a particular meaning.
 #pragma once
 
 #include <chrono>
@@ -84,15 +85,15 @@ struct StallState {
 };
 class CommunicatorImpl;
 struct Operation;
-// Returns a pointer that identifies the job's rank that made the call; null if the call completed
-// at once, or its communicator is destroyed.
+// Returns a pointer that identifies the rank that made the call, within its job; null if the call
+// completed at once, or if its communicator is destroyed.
 const void* rank_behind(const Work& work);
-// Returns the communicator's abort state; valid as long as the communicator.
+// Returns the communicator's abort state, which is valid while the communicator exists.
 const AbortState& abort_of(const Communicator& communicator);
 // Returns the paths between the ranks; null if there is only one rank.
 Paths* paths_of(const Communicator& communicator);
-// Returns the plan of a call on this rank; null if it needs no peers. Valid as long as the
-// Prepared.
+// Returns the plan of a call on this rank; null if the call needs no peers. The plan is valid while
+// `prepared` exists.
 const Plan* plan_of(const Prepared& prepared);
 }  // namespace internal
 
@@ -100,9 +101,9 @@ enum class WorkState : uint8_t { in_flight, complete, failed };
 
 // A call in flight, which completes, fails or is aborted exactly once. Copies share the call.
 // Dropping all copies does not cancel the call, and keeping one does not keep the communicator
-// alive. One thread at a time may use a handle. While a thread tests or waits, it makes progress on
-// calls and checks deadlines and stalled peers; the progress thread (TUTTI_PROGRESS_THREAD) does so
-// too.
+// alive. One thread at a time may use a handle. While a thread tests or waits for a call, it makes
+// progress on all calls of the job, and checks the deadline and the peers of this call. The
+// progress thread (TUTTI_PROGRESS_THREAD) makes progress only.
 class Work {
  public:
   Work() = default;  // makes a call that is already complete
@@ -128,7 +129,7 @@ class Work {
   // Error(invalid_argument) for all other calls.
   MessageInfo received() const;
   // Aborts the call's communicator on every rank unless the call is complete. Never blocks. Throws
-  // the call's Error if it has already failed.
+  // the call's Error if the call has already failed.
   void abort(const std::string& reason);
 
  private:
@@ -144,7 +145,8 @@ class Work {
   Work(internal::CommunicatorImpl* owner, std::shared_ptr<internal::Operation> operation)
       : owner_(owner), operation_(std::move(operation)) {}
   bool wait_until(const Deadline& deadline);
-  // Returns the communicator; null once it is destroyed, and for a call that completed at once.
+  // Returns the communicator; null once the communicator is destroyed, and for a Work made by the
+  // default constructor.
   std::shared_ptr<internal::CommunicatorImpl> comm() const;
   std::weak_ptr<internal::CommunicatorImpl> comm_;
   internal::CommunicatorImpl* owner_ = nullptr;
@@ -174,28 +176,28 @@ struct CallOptions {
   // null handle is the legacy stream. The call returns as soon as it is enqueued (within a group,
   // at the group's end), and its Work is already complete. Calls of one communicator run in order,
   // whatever their streams; captured calls are ordered by their graphs and the streams that launch
-  // them, which must give the same order on all ranks. A send completes when the message has left
-  // the buffer; a receive provides no MessageInfo. After an abort, enqueued calls end at once with
-  // undefined buffer contents, and the next call throws.
+  // them, which must give the same order on all ranks. On the stream, a send is complete when its
+  // message has left the buffer. A receive provides no MessageInfo. After an abort, enqueued calls
+  // end at once with undefined buffer contents, and the next call throws.
   Stream stream;
-  // Deadline of the call, measured from its start; passing it aborts the communicator with
-  // Error(timeout). Unset: the setting TUTTI_TIMEOUT. Zero: no deadline. Negative:
-  // Error(invalid_argument).
+  // Time limit of the call, measured from its start. If a thread tests or waits for the call after
+  // this time, the communicator is aborted with Error(timeout). Unset: the setting TUTTI_TIMEOUT.
+  // Zero: no limit. Negative: Error(invalid_argument).
   std::optional<std::chrono::nanoseconds> timeout;
   // Restricts the choice to canonical algorithms. With them, the bits of the result depend only on
   // the inputs and the number of ranks. TUTTI_DETERMINISTIC=1 sets this for every call.
   bool deterministic = false;
-  // Calls, on any communicator, that must complete before this one starts; they may write its
-  // input. If one of them fails, this call fails with Error(aborted). Ranks must pass corresponding
-  // lists, or at least lists that make no rank wait for itself. A list is an
-  // Error(invalid_argument) in prepare(), and an Error(unsupported) for device memory.
+  // Calls, on any communicator, that must complete before this call starts. They may write this
+  // call's input. If one of them fails, this call fails with Error(aborted). The lists of the ranks
+  // may differ, but must not make ranks wait for each other in a circle. A list that is not empty
+  // is an Error(invalid_argument) in prepare(), and an Error(unsupported) for device memory.
   std::span<const Work> after;
   // Tag of a message: 0 to kLargestTag; a receive also accepts kAnyTag.
   int tag = 0;
   // Allows a receive to accept a message shorter than its buffer. If not set, a shorter message is
   // an Error(mismatch). A message longer than the buffer is an Error(mismatch) in any case.
   bool may_be_shorter = false;
-  // Index of the queue that orders the call: 0, or up to the `count` passed to open_queues().
+  // Index of the queue that orders the call: 0 to the `count` passed to open_queues().
   int queue = 0;
   // Format in which the f32 elements of a collective or message travel (base/wire_format.h); must
   // be equal on all ranks. Elements are rounded when they are sent, and partial sums when they are
@@ -206,9 +208,9 @@ struct CallOptions {
   WireFormat wire = WireFormat::plain;
 };
 
-// A planned call, whose buffers and options are fixed. One start must be complete before the next.
-// Copies share the plan. A Prepared does not keep the communicator alive: once the communicator is
-// destroyed, start() and run() throw Error(invalid_argument). Any thread may call.
+// A planned call, whose buffers and options are fixed. The call must be complete before it is
+// started again. Copies share the plan. A Prepared does not keep the communicator alive: once the
+// communicator is destroyed, start() and run() throw Error(invalid_argument). Any thread may call.
 class Prepared {
  public:
   Prepared() = default;
@@ -228,11 +230,12 @@ class Prepared {
   std::shared_ptr<const internal::Operation> call_;
 };
 
-// Memory from Communicator::allocate(), page-aligned and zeroed. The last copy frees it.
+// Memory from Communicator::allocate() or allocate_on_device(), page-aligned. It is freed when the
+// last copy is destroyed.
 template <typename T>
 using Memory = std::shared_ptr<T[]>;
 
-// A registration of memory; the last copy ends it.
+// Handle of a registration of memory. The registration ends when the last copy is destroyed.
 using Registration = std::shared_ptr<void>;
 
 class Communicator {
@@ -243,19 +246,20 @@ class Communicator {
   // TUTTI_INIT_TIMEOUT seconds. Error(bootstrap) names the missing ranks or the reason of a
   // refusal; Error(rank_died) if a rank exits meanwhile.
   //
-  // The last ranks of a job may be spares (TUTTI_SPARES), which are not in this communicator. Their
-  // init() blocks until grow() adds them, and returns grow()'s communicator. If they are not needed
-  // by the end of the job, their processes exit with code 0 (under `tutti run` with a reserved
-  // code).
+  // The last ranks of a job may be spares (TUTTI_SPARES), which are not in the communicator that
+  // init() returns on the other ranks. On a spare, init() blocks until grow() adds the spare, and
+  // returns the communicator that grow() returns on the other ranks. If a spare is not needed by
+  // the end of the job, its process exits with code 0 (under `tutti run` with a reserved code).
   static Communicator init();
   // Joins a job that the caller describes (transport/bootstrap/discovery/job.h); ranks may be
-  // threads. An unneeded spare throws Error(aborted), unless Job::unneeded_spares_exit is set.
+  // threads. On a spare that is not needed, throws Error(aborted) or, if Job::unneeded_spares_exit
+  // is set, exits the process.
   static Communicator init(const Job& job);
-  // Joins a job in a separate thread. get() of the future returns the communicator, or throws. So
-  // one thread can drive several ranks, whose calls it makes in one group (group.h). Such a thread
-  // must destroy the highest ranks first, because a leaving rank waits up to two seconds for the
-  // ranks below it in the control tree. Destroying the future blocks until the join has ended.
-  // Throws Error(system) if no thread can be started.
+  // Joins a job in a separate thread. get() of the future returns the communicator, or throws. One
+  // thread can thus drive several ranks; it must make their calls in one group (group.h). Such a
+  // thread must destroy the communicators of the highest ranks first, because a leaving rank waits
+  // up to two seconds for the ranks below it in the control tree. Destroying the future blocks
+  // until the join has ended. Throws Error(system) if no thread can be started.
   [[nodiscard]] static std::future<Communicator> init_async(const Job& job);
 
   int rank() const;
@@ -273,15 +277,15 @@ class Communicator {
   // Returns statistics of the bootstrap.
   const InitStats& init_stats() const;
 
-  // Splits the communicator: ranks with the same colour form a new one, ordered by (key, rank).
-  // Collective; blocks. A rank with a negative colour gets an empty Communicator, on which only
-  // valid() may be called.
+  // Splits the communicator: ranks with the same colour form a new communicator, ordered by (key,
+  // rank). Collective; blocks. A rank with a negative colour gets an empty Communicator, on which
+  // only valid() may be called.
   Communicator split(int color, int key = 0);
-  // Returns a new communicator of `ranks` (ranks of this one), in this order. Collective among
-  // these ranks only; blocks. Threads may create communicators of different ranks concurrently;
-  // `tag` (0 to kLargestTag) distinguishes concurrent calls with the same ranks.
-  // Error(invalid_argument) if the list is invalid or lacks this rank; Error(mismatch), on all of
-  // them, if the lists differ in order; Error(timeout) if one of them does not call.
+  // Returns a new communicator of `ranks` (ranks of this communicator), in this order. Collective
+  // among these ranks only; blocks. Threads may create communicators of different ranks
+  // concurrently; `tag` (0 to kLargestTag) distinguishes concurrent calls with the same ranks.
+  // Error(invalid_argument) if the list is invalid or lacks this rank; Error(mismatch) if the lists
+  // differ in order; Error(timeout) if one of the ranks does not call create().
   Communicator create(std::span<const int> ranks, int tag = 0);
   Communicator duplicate() { return split(0, rank()); }
 
@@ -290,8 +294,8 @@ class Communicator {
   // order of calls within each queue must be equal on all ranks; point-to-point messages of
   // different queues never match. A failure aborts the whole communicator. Collective; blocks.
   // Queues exist until the communicator is destroyed, and are not inherited by communicators
-  // created from it. Error(invalid_argument) if `count` exceeds kMostQueues or is below the number
-  // of open queues.
+  // created from it. Error(invalid_argument) if `count` exceeds kMostQueues, or is below the
+  // `count` of an earlier call.
   static constexpr int kMostQueues = 16;
   void open_queues(int count);
 
@@ -299,21 +303,26 @@ class Communicator {
   // aborted communicator or a working one. They block, and are collective among the surviving
   // members. Any member, including rank 0, may die meanwhile. A quorum must take part: a majority
   // of the original members, or half of them including the first one; or any number, once all other
-  // members have certainly ended (`tutti run` saw it, or they have left the job). So at most one
-  // side of a partitioned job continues. Error(connection_lost): this rank is outside the quorum.
-  // Error(timeout): a member did not call within TUTTI_TIMEOUT; the same call may be repeated, and
-  // then continues the interrupted one.
+  // members have certainly ended (`tutti run` saw their processes end, or they have left the job).
+  // So at most one side of a partitioned job continues. Error(connection_lost): this rank is
+  // outside the quorum. Error(timeout): a member did not make the call within TUTTI_TIMEOUT. This
+  // rank may repeat the call, which then continues the interrupted one.
   //
-  // shrink() returns a communicator of the survivors, in their order (MPI's ULFM:
+  // shrink() returns a communicator of the survivors, in the order of their ranks (MPI's ULFM:
   // MPIX_Comm_shrink). Members that are alive but cannot reach each other for data are separated:
-  // the host that cannot reach the most other hosts is excluded with Error(connection_lost); on a
-  // tie the smaller host, then the later one. The old communicator still has to be destroyed.
+  // the host with the largest number of hosts that it cannot reach is excluded with
+  // Error(connection_lost); on a tie the host with fewer members, then the later host. If two
+  // members of one host cannot reach each other, the later member is excluded. The old communicator
+  // still has to be destroyed.
   Communicator shrink();
-  // Returns flags and a member list that the survivors agree on, the same on all of them, for
-  // example to decide if all have reached the same point (MPIX_Comm_agree).
+  // Returns the bitwise AND of the survivors' flags, and the list of the survivors. Both are the
+  // same on all survivors, which can thus decide, for example, whether all have reached the same
+  // point (MPIX_Comm_agree).
   Agreement agree(uint64_t flags = ~uint64_t{0});
   // Returns a communicator of all surviving ranks of the job, which must be in this communicator,
-  // followed by up to `count` spares (`tutti run --spares`), whose init() returns it as well.
+  // followed by spares (`tutti run --spares`), on which init() returns it. Its size is size() +
+  // `count`, or less if too few spares are left. size() counts members that have died, so spares
+  // also replace these: of 8 members with 2 dead, grow(0) adds 2 spares, and grow(1) adds 3.
   // Collective among the survivors. Throws the errors of shrink(), and Error(invalid_argument) if
   // another rank of the job is active, or `count` is negative.
   Communicator grow(int count);
@@ -321,8 +330,8 @@ class Communicator {
 
   // Allocates `count` zeroed elements that the other ranks of the host can read in place, so that
   // collectives need no copy. For all other uses it is ordinary memory. Local. A forked child
-  // shares it with its parent. Error(invalid_argument) if the size overflows, Error(system) if
-  // memory is exhausted.
+  // shares the memory with its parent. Error(invalid_argument) if the size overflows, Error(system)
+  // if memory is exhausted.
   template <typename T>
   Memory<T> allocate(size_t count) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -492,8 +501,8 @@ class Communicator {
   Work send_async(ConstBuffer buffer, int to, const CallOptions& options = {}) {
     return start(Request::send(buffer, to), options);
   }
-  // Receives a message and returns its description. Within a group the description is empty; use
-  // the Work of group_end_async() instead.
+  // Receives a message and returns its description. The description is empty for device memory, and
+  // within a group, where the Work from group_end_async() provides it.
   MessageInfo recv(Buffer buffer, int from, const CallOptions& options = {}) {
     return receive(Request::recv(buffer, from), options);
   }

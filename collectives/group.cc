@@ -26,8 +26,8 @@ Group& group() {
   return instance;
 }
 
-// Makes progress on the calls of several ranks in turn. They wait for each other, so waiting for
-// one of them alone would block the rest.
+// Makes progress on the calls of several ranks in turn. The ranks wait for each other, so waiting
+// for one rank's call alone would block the others.
 void progress_in_turn(std::vector<Work>& works) {
   constexpr std::chrono::microseconds kLongestPause{200};
   GrowingPause pause(kLongestPause);
@@ -44,7 +44,8 @@ void progress_in_turn(std::vector<Work>& works) {
 using DeviceCalls = std::vector<internal::DeviceCallOfGroup>;
 
 // Enqueues the calls on their streams: first all except receives, then the receives, each in order.
-// A failure does not stop it; `failure` gets the first one.
+// If a call fails, the next calls are enqueued all the same, and `failure` is set to the first
+// error.
 void put_in_order(const DeviceCalls& calls, std::exception_ptr& failure) {
   for (const bool receives : {false, true}) {
     for (const internal::DeviceCallOfGroup& call : calls) {
@@ -76,8 +77,8 @@ void put_of_rank(const DeviceCalls& calls, std::exception_ptr& failure) {
   }
 }
 
-// The calls of a group that one thread enqueues. All are on one GPU, and of each job at most one
-// rank made them.
+// The calls of a group that one thread enqueues. All are on one GPU. The calls on communicators of
+// one job are all made by the same rank.
 struct ThreadOfRank {
   int device = 0;
   std::vector<std::pair<size_t, const void*>> ranks;  // (hash of the job's name, its rank)
@@ -93,9 +94,9 @@ struct ThreadOfRank {
   }
 };
 
-// Assigns the calls to threads, one thread per rank. Enqueuing a communicator's first call waits
-// for its other ranks, so one thread for several ranks would deadlock. A rank's calls keep their
-// order over all its communicators.
+// Assigns the calls to threads so that no thread enqueues calls of two ranks of one job. Enqueuing
+// a communicator's first call waits for its other ranks, so such a thread would deadlock. A rank's
+// calls keep their order over all its communicators.
 std::vector<ThreadOfRank> by_rank(DeviceCalls calls) {
   std::vector<ThreadOfRank> threads;
   for (internal::DeviceCallOfGroup& call : calls) {

@@ -30,8 +30,8 @@ void group_begin();
 // Ends the group. The outermost end blocks until all calls have ended, then throws the first Error
 // among them. Throws Error(invalid_argument) without a group_begin().
 void group_end();
-// Ends the group without blocking, and returns the Works of the calls, which are in flight. (If it
-// throws, it first waits for the calls.)
+// Ends the group without blocking. The outermost end returns the Works of the calls, which may be
+// in flight. If a call on device memory fails, waits for all calls, then throws that call's error.
 std::vector<Work> group_end_async();
 
 // RAII group:
@@ -76,8 +76,8 @@ struct DeviceCallOfGroup {
   std::function<void()> put;
 };
 void join_group(DeviceCallOfGroup call);
-// Returns true if the calls are of more than one rank, so that they must be progressed in turn. A
-// call that completed at once counts for no rank.
+// Returns true if several ranks made the calls, so that they must be progressed in turn. Calls that
+// completed at once are ignored.
 bool of_several_ranks(const std::vector<Work>& works);
 }  // namespace internal
 

@@ -22,12 +22,14 @@ struct UserOp {
   Function combine;
   // If false, lower ranks are always the left operand, and only canonical algorithms are used.
   bool commutative = true;
-  // Number of consecutive buffer elements that form one value of the operator; counts are multiples
-  // of it. The elements of a value are never separated, so values of any size can be combined.
+  // Number of consecutive buffer elements that form one value of the operator. All counts must be
+  // multiples of `width`. The elements of a value are never separated, so the operator may combine
+  // values of up to 256 bytes, such as small vectors.
   uint64_t width = 1;
-  // Identity of the operator, if the first pointer is not null: operators with equal identities are
-  // the same, so calls with a UserOp created per call are compiled once. The identity is, for
-  // instance, a C function and its context. Without an identity an operator equals only itself.
+  // Identity of the operator, for instance a C function and its context. Operators with equal
+  // identities, `commutative` and `width` count as the same operator, so that calls are compiled
+  // once although each creates its own UserOp. If the first pointer is null, the operator has no
+  // identity, and equals only itself.
   std::array<const void*, 2> identity = {};
 
   bool same_as(const UserOp& other) const {

@@ -104,7 +104,7 @@ class Checker {
     request_.count = request_.sends ? request_.input.count : request_.output.count;
   }
 
-  // Returns Request::count, computed from the buffer that is a single block or from the blocks.
+  // Returns the value of Request::count.
   uint64_t block_count() const {
     const Collective c = request_.collective;
     if (request_.blocks_are_private()) return 0;  // the count is not equal on all ranks
@@ -169,8 +169,8 @@ class Checker {
     }
   }
 
-  // Checks and completes the blocks of a buffer: there must be one count per rank and equally many
-  // displacements. The blocks are cleared if the rank does not use them.
+  // Checks that a buffer's blocks have one count and one displacement per rank, and computes
+  // missing displacements. Clears the blocks if the rank does not use them.
   void settle_blocks(Blocks& blocks, bool used, std::string_view which) const {
     if (!request_.uneven || !used) {
       blocks = {};
@@ -244,7 +244,8 @@ class Checker {
            {.remedy = "use sum, and divide or multiply the data before sending it"});
   }
 
-  // Checks that no value of the operator straddles the end of a buffer or block.
+  // Checks the size of an operator's values, and that no value straddles the end of a buffer or
+  // block.
   void check_width(uint64_t width) const {
     if (width == 1) return;
     const DType dtype = request_.input.dtype;

@@ -25,7 +25,7 @@ struct Blocks {
   bool operator==(const Blocks&) const = default;
 };
 
-// For receives: a message from any source, or with any tag.
+// Source and tag of a receive that accepts messages from any source, or with any tag.
 inline constexpr int kAnySource = -1;
 inline constexpr int kAnyTag = -1;
 inline constexpr int kLargestTag = (1 << 30) - 2;
@@ -40,27 +40,27 @@ struct MessageInfo {
   bool operator==(const MessageInfo&) const = default;
 };
 
-// In place means that input and output are the same pointer. If one of the two is a block of the
-// other (all_gather, gather: input; reduce_scatter, scatter: output), it is this rank's block of
-// the larger one. Other overlaps are not allowed. Members that a collective does not use are
-// ignored.
+// Arguments of a call. Input and output may be the same memory (in place). In all_gather and gather
+// the input may be this rank's block of the output; in reduce_scatter and scatter the output may be
+// this rank's block of the input. Other overlaps are not allowed. Members that a collective does
+// not use are ignored.
 struct Request {
   Collective collective = Collective::barrier;
   ConstBuffer input;
   Buffer output;
   Reduction op;
-  int root = 0;        // rank of the root; send_recv: the other rank, or for a receive kAnySource
+  int root = 0;        // rank of the root; send_recv: the other rank, or kAnySource
   bool sends = false;  // send_recv: true for a send
-  bool own = false;    // send_recv: internal message, separate from callers' messages
+  bool own = false;    // send_recv: true for a message of the library itself
   bool combines = false;  // receive: true to combine the message with the buffer by `op`
   // Internal: true if the values travel in another format, and elements are blocks of values. Two
   // ranks may then pass different numbers of values with the same number of elements. `tail`
-  // reveals this: it is the number of values in the last element of a buffer or block (0: all), or
-  // a hash of uneven blocks' lengths.
+  // reveals this: it is the number of values in the last element of a buffer or block (0: the
+  // element is full), or for a v-variant a hash of the blocks' lengths in values.
   bool encoded = false;
   uint32_t tail = 0;
-  // Number of elements of one block, or of the buffer if there are no blocks. For a v-variant: of
-  // all blocks together, or 0 if blocks_are_private().
+  // Number of elements of one block, or of the buffer if there are no blocks. For a v-variant,
+  // number of elements of all blocks together, or 0 if blocks_are_private().
   uint64_t count = 0;
   bool uneven = false;  // true for a v-variant, whose blocks may differ in length
   Blocks input_blocks;
@@ -77,8 +77,8 @@ struct Request {
   // Combines blocks: rank r gets the combination of all ranks' block r. `input` has size * n
   // elements, `output` n.
   static Request reduce_scatter(ConstBuffer input, Buffer output, Reduction op);
-  // Combines blocks of unequal length as reduce_scatter() does. `blocks`: blocks of the input, the
-  // same on every rank.
+  // As reduce_scatter(), but blocks may differ in length. `blocks`: blocks of the input, the same
+  // on every rank.
   static Request reduce_scatterv(ConstBuffer input, Buffer output, Blocks blocks, Reduction op);
   // Copies n elements from the root's input to every rank's output. Only the root's input is read.
   static Request broadcast(ConstBuffer input, Buffer output, int root);
@@ -91,14 +91,13 @@ struct Request {
   // Sends a block of the root's input to each rank: rank r gets block r. `input` has size * n
   // elements, at the root only; `output` has n.
   static Request scatter(ConstBuffer input, Buffer output, int root);
-  // Sends blocks of unequal length as scatter() does. `blocks`: blocks of the input, at the root
-  // only.
+  // As scatter(), but blocks may differ in length. `blocks`: blocks of the input, at the root only.
   static Request scatterv(ConstBuffer input, Blocks blocks, Buffer output, int root);
   // Exchanges blocks between all ranks: input block r goes to rank r, output block r comes from
   // rank r. Both buffers have size * n elements.
   static Request all_to_all(ConstBuffer input, Buffer output);
-  // Exchanges blocks of unequal length as all_to_all() does. Input block r must be as long as
-  // output block rank() on rank r.
+  // As all_to_all(), but blocks may differ in length. Input block r must be as long as output block
+  // rank() on rank r.
   static Request all_to_allv(ConstBuffer input, Blocks input_blocks, Buffer output,
                              Blocks output_blocks);
   // Computes an inclusive prefix reduction: n elements of each rank, combined over ranks 0 to
@@ -138,8 +137,9 @@ struct Request {
   DType dtype() const { return output.dtype; }
 };
 
-// Fills in `count` and missing displacements. Throws Error(invalid_argument, unsupported) that
-// explains what is invalid in the call on `rank` of `size` ranks.
+// Checks the call of `rank` among `size` ranks, sets `count` and missing displacements, and
+// replaces buffers that this rank does not use by empty ones. Throws Error(invalid_argument), which
+// explains what is invalid.
 void complete(Request& request, int rank, int size);
 
 }  // namespace tutti

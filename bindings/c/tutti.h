@@ -382,8 +382,10 @@ TUTTI_API tutti_status_t tutti_create(tutti_comm_t* comm, const int32_t* ranks, 
 TUTTI_API tutti_status_t tutti_shrink(tutti_comm_t* comm, tutti_comm_t** left);
 
 /* Sets *grown to a communicator of all surviving ranks of the job, which must be in `comm`,
- * followed by up to `count` spares (tutti run --spares), whose tutti_init() returns it as well.
- * Collective among the survivors; blocks. Fails as tutti_shrink() does, and with
+ * followed by spares (tutti run --spares), on which tutti_init() returns it. Its size is
+ * tutti_size(comm) + `count`, or less if too few spares are left. tutti_size() counts ranks that
+ * have died, so spares also replace these: of 8 ranks with 2 dead, count 0 adds 2 spares, and
+ * count 1 adds 3. Collective among the survivors; blocks. Fails as tutti_shrink() does, and with
  * TUTTI_INVALID_ARGUMENT if another rank of the job is active or `count` is negative. */
 TUTTI_API tutti_status_t tutti_grow(tutti_comm_t* comm, int32_t count, tutti_comm_t** grown);
 

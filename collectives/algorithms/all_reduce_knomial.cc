@@ -34,7 +34,7 @@ Program emit_all_reduce_knomial(const Algorithm& reduce, const Algorithm& broadc
   const int32_t chunks = std::lcm(up.input_chunks, down.input_chunks);
   Program program{.input_chunks = chunks,
                   .output_chunks = chunks,
-                  // Rank 0 sends only to its children and has the most of them.
+                  // Rank 0 sends only to its children, and no rank has more children.
                   .fan_out = down.fan_out};
   const auto append = [&](const Program& inner, Space from) {
     const Embedding embedding{.rank_of = [](int32_t rank) { return rank; },

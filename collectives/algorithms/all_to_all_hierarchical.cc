@@ -68,7 +68,7 @@ Program emit_all_to_all_hierarchical(const Shape& shape) {
     for (const int32_t charge : carriers.charges(stage, rank)) {
       program.steps.push_back(send({charge}, blocks.at(own, carriers.blocks(stage, charge))));
     }
-    // The sources are the ranks whose carriers include this rank, in reverse order.
+    // Receives from the carriers of this rank's blocks, beginning with the previous part.
     const std::vector<int32_t> mine = carriers.blocks(stage, rank);
     const std::vector<int32_t> sources = carriers.carriers(stage, rank);
     for (const int32_t source : sources | std::views::reverse) {

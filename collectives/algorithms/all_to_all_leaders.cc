@@ -7,10 +7,10 @@
 //     across:   rank 1 sends rank 4 the 4 x 4 blocks from host 0 to host 1, and gets the reverse
 //     inside:   rank 1 sends each rank of host 0 its blocks from host 1
 //
-// A host's rank at position b mod g is its leader for host b. Each rank thus sends about (h - 1) /
-// g messages to other hosts, instead of h - 1 as in the hierarchical all-to-all. The price is a
-// third step, inside hosts. So it is meant for small blocks, for which the messages between hosts
-// take most of the time.
+// Let there be h hosts of g ranks. On each host, the rank at position b mod g is the leader for
+// host b. Each rank thus sends about (h - 1) / g messages to other hosts, instead of h - 1 as in
+// the hierarchical all-to-all. The price is a third step, inside hosts. So it is meant for small
+// blocks, for which the messages between hosts take most of the time.
 //
 // The three steps are those of A. Bienz, W. D. Gropp, L. N. Olson: Node Aware Sparse Matrix-Vector
 // Multiplication. JPDC 130, 2019.
@@ -94,8 +94,8 @@ class Writer {
   }
 
  private:
-  // Calls visit(host, slot) for the hosts that a rank of this host leads for; `slot` is the
-  // position of the host's blocks in the leader's scratch.
+  // Calls visit(host, slot) for each host for which `leader`, a rank of this host, is the leader.
+  // `slot` is the position of that host's blocks in the leader's scratch.
   template <typename Visit>
   void visit_led(int32_t leader, const Visit& visit) const {
     int32_t slot = 0;
@@ -111,14 +111,14 @@ class Writer {
       visit(own_.first + (rank_ - own_.first + k) % own_.size);
     }
   }
-  // Returns the location, on the leader for another host, of the blocks from a rank of this host
-  // for that host.
+  // Returns where this host's leader for host `to` stores the blocks from rank `from` of this host
+  // for host `to`.
   ChunkRange outgoing(int32_t from, const Host& to, int32_t slot) const {
     if (from == rank_) return input(to.first, to.size);
     return scratch(slot + (from - own_.first) * to.size, to.size);
   }
-  // Returns the location, on the leader for another host, of the block from that host's rank at
-  // position i for a rank of this host.
+  // Returns where this host's leader for host `from` stores the block from that host's rank at
+  // position `i` for rank `to` of this host.
   ChunkRange incoming(const Host& from, int32_t i, int32_t to, int32_t slot) const {
     if (to == rank_) return output(from.first + i);
     return scratch(incoming_ + slot + i * own_.size + to - own_.first);

@@ -56,8 +56,8 @@ struct Count {
   CarriersLimits total = {};
 };
 
-// Counts one stage. `blocks_of` returns another rank's number of blocks. Returns how many more
-// blocks the rank holds after the stage.
+// Adds one stage to the totals. `blocks_of` returns another rank's number of blocks. Returns the
+// number of blocks that the rank gains at the stage.
 template <typename BlocksOf>
 int32_t count_stage(const Carriers& carriers, int32_t stage, int32_t rank,
                     const BlocksOf& blocks_of, Count& count) {

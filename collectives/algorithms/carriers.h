@@ -29,10 +29,10 @@ class Carriers {
   explicit Carriers(NestedGroups groups) : groups_(std::move(groups)) {}
 
   const NestedGroups& groups() const { return groups_; }
-  // Returns the carriers of this rank's blocks, one rank in each other part, beginning with the
+  // Returns the carriers of the blocks of `rank`: one rank in each other part, beginning with the
   // next part.
   std::vector<int32_t> carriers(int32_t stage, int32_t rank) const;
-  // Returns the ranks in other parts that this rank carries for: the inverse of carriers().
+  // Returns the ranks in other parts whose blocks `rank` carries. It is the inverse of carriers().
   std::vector<int32_t> charges(int32_t stage, int32_t rank) const;
   // Returns the blocks (by rank, ascending) that a rank holds within its group of a stage: its own
   // block and the blocks that it carried at earlier stages.
@@ -51,7 +51,7 @@ struct CarriersLimits {
   int32_t charges = 0;     // ranks that one rank carries for, summed over stages
   int32_t blocks = 1;      // blocks in one exchange between a rank and its carrier
   int32_t pairs = 1;       // (block, destination) pairs in one such exchange
-  int32_t in_transit = 0;  // pairs that a rank forwards for other ranks
+  int32_t in_transit = 0;  // such pairs that a rank forwards for other ranks
 };
 // Returns the maxima for a shape. Each thread caches the result of its last layout, because every
 // rank's program contains these numbers.

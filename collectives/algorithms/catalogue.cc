@@ -1,5 +1,4 @@
-// The list of built-in algorithms. An algorithm that is never the fastest is listed only if it is
-// worth showing.
+// The list of built-in algorithms. Some are never the fastest; they are listed for comparison.
 
 #include "collectives/algorithms/algorithms.h"
 

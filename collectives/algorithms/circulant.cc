@@ -37,8 +37,9 @@ std::vector<Round> rounds_of(int32_t ranks) {
   return rounds;
 }
 
-// Appends the reduce-scatter. During it, `space` holds partial sums of the blocks up to some
-// distance. Afterwards, `result` holds the sum of this rank's block.
+// Appends the reduce-scatter. Partial sums of blocks at distances below `summed` are in `space`;
+// for the other blocks, this rank has only its input. Afterwards, `result` holds the sum of this
+// rank's block.
 void circulant_reduce_scatter(const Shape& shape, Space space, ChunkRange result,
                               std::vector<Step>& steps) {
   const int32_t p = shape.ranks;

@@ -17,8 +17,9 @@ std::vector<const Step*> sends_to(const Program& program, int32_t peer) {
   return sends;
 }
 
-// Returns the wire format of a send. The algorithm's input is a partial sum here, so input and
-// scratch travel unrounded. Only the output holds complete results.
+// Returns the wire format of a send. Here the algorithm's input is a partial sum, so chunks of the
+// input and of scratch are sent unrounded. Only the output holds complete results, which are sent
+// as elements.
 Wire wire_of(const Step& send) {
   const bool complete = std::ranges::all_of(
       send.src, [](const ChunkRange& range) { return range.space == Space::output; });
@@ -63,7 +64,7 @@ void append_embedded(const Program& inner, const Embedding& embedding, std::vect
   }
 }
 
-// Returns the program. A receive takes its wire format from the matching send in the sender's
+// Returns the program. The wire format of a receive is that of the matching send in the sender's
 // program.
 Program on_partial_sums(const Algorithm& all_reduce, const Shape& shape) {
   Program program = all_reduce.emit(shape);

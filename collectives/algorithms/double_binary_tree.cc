@@ -28,7 +28,7 @@ namespace {
 
 // A rank's neighbours in one tree. Rank r has label r + 1 in both trees.
 struct Place {
-  int32_t parent;  // -1: none
+  int32_t parent;  // -1 at the top of the tree
   std::vector<int32_t> children;
 };
 

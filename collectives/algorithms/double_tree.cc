@@ -22,10 +22,10 @@ namespace tutti::algorithms {
 
 namespace {
 
-// A rank's neighbours in one of the trees. The root is the parent of the top of both trees.
+// A rank's neighbours in one of the trees. The root is the parent of the top of each tree.
 struct TreeNeighbours {
   std::vector<int32_t> children;
-  int32_t parent = -1;  // -1: the root
+  int32_t parent = -1;  // -1 on the root, which has no parent
 };
 
 TreeNeighbours neighbours_of(int32_t tree, const Shape& shape) {

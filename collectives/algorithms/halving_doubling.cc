@@ -21,8 +21,8 @@
 //   to 3, which add them: again the canonical tree. Ranks 0 to 3 send each complete part to one
 //   rank of every other team, and each team does an all-gather.
 //
-// It takes 2 log2 p rounds (rounded down). Each rank sends 2(p-1)/p of the buffer if p is a power
-// of two, and little more than twice the buffer otherwise. Partial sums travel unrounded.
+// It takes 2 log2 p rounds if p is a power of two. Each rank sends 2(p-1)/p of the buffer in this
+// case, and little more than twice the buffer otherwise. Partial sums travel unrounded.
 //
 // R. Rabenseifner: Optimization of Collective Reduction Operations. ICCS 2004. Here teams replace
 // the paper's folding, which would change the order of summation.
@@ -55,7 +55,7 @@ int32_t mirrored(int32_t value, int32_t size) {
   return result;
 }
 
-// Returns the part that a rank holds at the end of its team's reduce-scatter.
+// Returns the part of the buffer whose sum a rank has after its team's reduce-scatter.
 Part part_of(const Team& team, int32_t rank, int32_t chunks) {
   const int32_t count = chunks / team.size;
   return {mirrored(rank - team.first, team.size) * count, count};

@@ -51,8 +51,8 @@ struct Phases {
   Algorithm all_reduce;
   Algorithm all_gather;
 
-  // Returns true if sums pass from the first to the second phase unrounded, in scratch; otherwise
-  // they pass in the output.
+  // Returns true if the composition is canonical. Sums then pass from the first to the second phase
+  // unrounded, in scratch; otherwise they pass in the output.
   bool canonical() const {
     return reduce_scatter.grade == Grade::canonical && all_reduce.grade == Grade::canonical;
   }
@@ -79,7 +79,7 @@ struct Spot {
   bool takes_part() const { return position < columns; }
   // Returns the rank that receives the input of a rank that does not participate.
   int32_t helper() const { return first + position % columns; }
-  // Returns the ranks that send their input to a participating rank.
+  // Returns the ranks that send their input to this rank, which participates.
   std::vector<int32_t> helped() const {
     std::vector<int32_t> ranks;
     for (int32_t i = position + columns; i < size; i += columns) ranks.push_back(first + i);
@@ -96,7 +96,7 @@ std::set<int32_t> targets(const Program& program) {
 }
 
 // Returns the largest number of ranks that a rank sends to within its host, in the first and the
-// last phase. Each thread caches its last result, because every rank's program contains it.
+// last phase. Each thread caches its last result, because the programs of all ranks contain it.
 int32_t fan_out_inside(const Phases& phases, int32_t columns) {
   using Question = std::tuple<std::string, std::string, int32_t>;
   thread_local std::pair<Question, int32_t> last;
@@ -327,7 +327,7 @@ Algorithm nested(int32_t levels) {
 
 }  // namespace
 
-// Returns the composition that uses all levels of a layout.
+// Returns the algorithm that nests as many levels as the layout of a call has.
 Algorithm all_reduce_hierarchical() {
   Algorithm algorithm = nested(1);
   algorithm.name = "hierarchical";

@@ -14,8 +14,8 @@ namespace tutti {
 //
 // If both reducing phases are canonical, the composition is canonical. It then supports only groups
 // whose sizes are equal powers of two, so that the tree over a group is a subtree of the tree over
-// all ranks. Otherwise partial sums are rounded after the first phase, and all ranks get the same
-// bits if `all_reduce` guarantees that.
+// all ranks. Otherwise partial sums are rounded after the first phase. All ranks then get the same
+// bits if they do with `all_reduce` alone.
 //
 // Throws Error(invalid_argument) if an algorithm is for another collective than its phase.
 Algorithm compose_hierarchical(const Algorithm& reduce_scatter, const Algorithm& all_reduce,

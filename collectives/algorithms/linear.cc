@@ -1,14 +1,15 @@
-// Linear algorithms, in which data takes no detour: in broadcast, reduce, gather and scatter it
-// passes directly between the root and each other rank, in all-to-all between each pair of ranks.
+// Linear algorithms, in which no rank forwards data. In broadcast, reduce, gather and scatter, data
+// passes directly between the root and each other rank; in all-to-all, directly between each pair
+// of ranks.
 //
 //          0               It takes one round. A broadcast is one send step with all other ranks as
 //       ╱ ╱ │ ╲ ╲          peers, which is optimal if they read one copy (shared memory). Otherwise
 //      1 2  3  4 5         the root is the bottleneck; in gather and scatter it always is.
 //
-// Reduce: the root combines the inputs as they arrive, by the canonical tree. All-to-all: rank r
-// sends to r + 1, r + 2 ..., so that the ranks do not all start with the same target. (MPICH's
-// pairwise exchange sends the same messages in the same order but waits between rounds; here each
-// message is sent as soon as possible.)
+// Reduce: the root combines the inputs by the canonical tree, in this order even if they arrive in
+// another one. All-to-all: rank r sends to r + 1, r + 2 ..., so that the ranks do not all start
+// with the same target. (MPICH's pairwise exchange sends the same messages in the same order but
+// waits between rounds; here each message is sent as soon as possible.)
 //
 // Folklore; "linear" or "basic" in Open MPI.
 

@@ -35,8 +35,8 @@ class NestedGroups {
   int32_t part_of(int32_t stage, int32_t rank) const;
   int32_t first_of_part(int32_t stage, int32_t rank, int32_t part) const;
 
-  // Count the parts of all groups of a stage from 0: number() returns the index of this rank's part
-  // in this order, part() the part with that index.
+  // A second kind of index counts the parts of all groups of a stage, from 0. number() returns this
+  // index of the rank's part; part() returns the part with this index.
   int32_t number(int32_t stage, int32_t rank) const;
   Group part(int32_t stage, int32_t number) const;
 

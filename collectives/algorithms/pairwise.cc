@@ -25,7 +25,7 @@ Program emit_pairwise(const Shape& shape) {
     return program;
   }
   program.fan_out = p - 1;
-  if (p > 2) program.scratch_chunks = p;  // one per size class; only this rank's is used
+  if (p > 2) program.scratch_chunks = p;  // one per size class; this rank uses only its own
   for (const int32_t peer : others(shape)) program.steps.push_back(send({peer}, {input(peer)}));
   const ChunkRange sum = scratch(shape.rank);
   ChunkRange so_far = input(shape.rank);

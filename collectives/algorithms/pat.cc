@@ -5,8 +5,9 @@
 //                                   r ────→ r+2       r+4 ─→ r+6  round 2: 2 blocks to r + 2
 //                                   r → r+1   r+2 → r+3  ...      round 3: 4 blocks to r + 1
 //
-// A place in a tree is its distance from the root. Its parent is found by clearing its lowest set
-// bit: r + 7 (111b) gets the block of r by way of r + 4 (100b) and r + 6 (110b).
+// A rank's place in a tree is its distance from the tree's root. Clearing the lowest set bit of a
+// place gives the parent's place: r + 7 (111b) receives the block of r through r + 4 (100b) and r +
+// 6 (110b).
 //
 // In all-gather every rank is at one place of each tree. In a round it forwards blocks of several
 // trees, all to the same rank. In the last round of Bruck's algorithm and of recursive doubling,
@@ -17,11 +18,11 @@
 //   8 ranks, at most 2 blocks in a message:     round 3 is r, r+4 → r+1, r+5  then  r+2, r+6 → ...
 //
 // The paper bounds the number of blocks in a message. A round then takes several messages. Each of
-// them depends on only one message of the earlier rounds, so they overlap. The paper also bounds
-// the number of partial sums in flight by walking subtrees one after another. Here each block has
-// its own scratch chunk (because blocks may be uneven), of which p/2 are used, and no subtree waits
-// for another. PAT takes ceil(log2 p) rounds for every p, and each rank sends and receives p - 1
-// blocks.
+// these messages depends on only one message of the earlier rounds, so that rounds overlap. The
+// paper also bounds the number of partial sums in flight by walking subtrees one after another.
+// Here each block has its own scratch chunk (because blocks may be uneven), of which p/2 are used,
+// and no subtree waits for another. PAT takes ceil(log2 p) rounds for every p, and each rank sends
+// and receives p - 1 blocks.
 //
 // S. Jeaugey: PAT: a new algorithm for all-gather and reduce-scatter operations at scale.
 // arXiv:2506.20252, 2025.
@@ -61,8 +62,8 @@ std::vector<Message> messages(int32_t ranks) {
   return all;
 }
 
-// Returns the chunks of a message: `in(place, block)` is the chunk of a block. `towards_root` is 0
-// at the receiver, and the distance at the sender.
+// Returns the chunks of a message. `in(place, block)` returns the chunk that holds a block.
+// `towards_root` is 0 at the receiver, and the distance at the sender.
 template <typename In>
 RangeList blocks(const Message& message, const Shape& shape, int32_t towards_root, In in) {
   RangeList list;

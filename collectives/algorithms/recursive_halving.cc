@@ -65,8 +65,8 @@ class ReduceScatter {
       hand_out();
       take();
     }
-    // For each block there is scratch for the team's sum. If there are more than two teams, there
-    // is also scratch for the sum of this rank's block over all later teams.
+    // The first row of scratch (one chunk per block) holds the team's sums. If there are more than
+    // two teams, a second row holds the sum of this rank's block over all later teams.
     const int32_t sums = teams_.size() > 2 ? 2 : 1;
     return {.input_chunks = ranks_,
             .scratch_chunks = ranks_ > 2 ? sums * ranks_ : 0,
@@ -132,8 +132,8 @@ class ReduceScatter {
     return teams_[team].size == 1 ? Wire::element : Wire::accumulator;
   }
 
-  // Returns the largest number of ranks that a rank sends to: the partners, and the ranks that
-  // receive a team's sum of their block.
+  // Returns the largest number of ranks that a rank sends to. They are its partners, and the ranks
+  // to which it sends the team's sums of their blocks.
   int32_t fan_out() const {
     int32_t most = 1;
     for (const Team& team : teams_) {

@@ -37,13 +37,15 @@ struct Merge {
 
   int32_t ranks_in(int32_t group) const { return group + 1 == count ? ragged : size; }
   int32_t rank(int32_t group, int32_t position) const { return first + group * size + position; }
-  // Returns the wire format of a group's result. The result of a single rank is its input.
+  // Returns the wire format of a group's result. The result of a group of one rank is that rank's
+  // input, which is sent as elements.
   Wire wire(int32_t group) const {
     return ranks_in(group) == 1 ? Wire::element : Wire::accumulator;
   }
 };
 
-// Scratch chunks: the result of this rank's group, the ragged group's result, and partial sums.
+// Indices of scratch chunks: the result of this rank's group, the ragged group's result, and the
+// first of the partial sums.
 constexpr int32_t kSum = 0;
 constexpr int32_t kPassedOn = 1;
 constexpr int32_t kFirstSlot = 2;
@@ -66,15 +68,15 @@ std::vector<Merge> merges_of(int32_t radix, int32_t ranks, int32_t rank) {
 struct Share {
   int32_t group;               // index of the rank's group
   std::vector<int32_t> peers;  // ranks to which it sends its group's result
-  // The rank that the ragged group's result arrives from, and the ranks of this group that it is
-  // forwarded to (`passed_on`).
+  // `source`: the rank from which the ragged group's result arrives; -1 in the ragged group.
+  // `passed_on`: the ranks of this rank's group to which it forwards that result.
   int32_t source = -1;
   std::vector<int32_t> passed_on = {};
 };
 
-// Returns the messages of a rank. Position i of the ragged group sends its result to positions i, i
-// + ragged ... (k of them) of each other group. In those groups the result spreads: in each round
-// the positions that have it forward it to k - 1 others each.
+// Returns the messages of a rank. Position i of the ragged group sends its result to the k
+// positions i, i + ragged ... of each other group. In those groups the result spreads: in each
+// round the positions that have it forward it to k - 1 others each.
 Share share_of(const Merge& merge, int32_t radix, int32_t rank) {
   const int32_t position = (rank - merge.first) % merge.size;
   const int32_t last = merge.count - 1;

@@ -42,7 +42,7 @@ Program emit_reduce_scatter_hierarchical(const Shape& shape) {
     for (const int32_t charge : carriers.charges(stage, shape.rank)) {
       program.steps.push_back(send({charge}, blocks_in(sums, carriers.blocks(stage, charge))));
     }
-    // The sources are the ranks whose carriers include this rank, in reverse order.
+    // Receives from the carriers of this rank's blocks, beginning with the previous part.
     std::vector<int32_t> sources = carriers.carriers(stage, shape.rank);
     const std::vector<int32_t> mine = carriers.blocks(stage, shape.rank);
     for (const int32_t source : sources | std::views::reverse) {

@@ -36,8 +36,8 @@ struct Ring {
   int32_t rank;
 };
 
-// Appends a reduce-scatter, after which rank r has chunk r. `partial(hop)` is the location of the
-// sum received at a hop.
+// Appends a reduce-scatter, after which rank r has the sum of chunk r. `partial(hop)` returns where
+// the sum computed at a hop is stored.
 template <typename Partial>
 void ring_reduce_scatter(const Ring& ring, Partial partial, std::vector<Step>& steps) {
   ChunkRange mine = input(ring.chunk(1));

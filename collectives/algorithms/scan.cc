@@ -41,7 +41,8 @@ class Scan {
   }
 
  private:
-  // Returns the wire format of the partner's message: a group of one rank sends its input.
+  // Returns the wire format of the partner's message. A group of one rank sends its input, as
+  // elements.
   Wire wire() const { return half_ == 1 ? Wire::element : Wire::accumulator; }
 
   void send_total(int32_t partner) {

@@ -39,8 +39,8 @@ struct Swing {
     return wrapped(rank % 2 == 0 ? rank + distances[round] : rank - distances[round]);
   }
 
-  // Returns the round in which `rank` sends its sum of `owner`'s block. The graph looks the same
-  // from every even rank, and mirrored from every odd one.
+  // Returns the round in which `rank` sends its sum of `owner`'s block. The tree of every even
+  // owner has the same form, and that of every odd owner is its mirror image.
   int32_t sent_in(int32_t rank, int32_t owner) const {
     return tree[wrapped(owner % 2 == 0 ? rank - owner : owner - rank)];
   }

@@ -24,8 +24,8 @@ struct KnomialTree {
     int32_t last;  // last rank of the group, plus 1
     int32_t holder;
   };
-  // The merges into groups that this rank holds, smallest first. Each merge lists the groups that
-  // it joins, in rank order; this rank holds one of them.
+  // The merges whose result is a group that this rank holds, smallest first. Each merge is the list
+  // of the groups that it joins, in rank order; this rank holds one of them.
   std::vector<std::vector<Group>> merges;
   Group own;             // the largest group that this rank holds
   int32_t parent = -1;   // holder of the group that `own` merges into; -1 at the root
@@ -70,8 +70,9 @@ int32_t two_tree_top(int32_t tree, int32_t n);
 
 // A team is ranks first .. first + size - 1, where size is a power of two. p ranks form one team
 // for each set bit of p, the largest first: 7 = 111b = 4 + 2 + 1 gives ranks 0-3, 4-5 and 6.
-// `first` is a multiple of the size, so ranks of a team can pair up by their bits. The canonical
-// tree over p ranks joins the tree of the first team and the tree of all further teams.
+// `first` is a multiple of the size, so inverting one of the log2(size) lowest bits of a rank gives
+// another rank of its team. The canonical tree over p ranks joins the tree of the first team and
+// the tree of all further teams.
 struct Team {
   int32_t first;
   int32_t size;

@@ -39,7 +39,7 @@ struct Algorithm {
   bool is_pipeline = false;
   // Number of layout levels that the algorithm uses.
   int32_t levels = 0;
-  // Place where results are divided by the number of ranks, for ReduceOp::avg.
+  // Selects the ranks and the steps that divide results by the number of ranks, for ReduceOp::avg.
   Means means = Means::shared;
   // Generates the program over an ordered layout; program_of() maps it to other layouts.
   std::function<Program(const Shape& shape)> emit;
@@ -52,9 +52,9 @@ struct Algorithm {
   uint64_t id = 0;
 };
 
-// Width of an id in bits, limited by the room in a call's signature. Ids within a process are
-// checked to be unique. Algorithms that differ between two processes have equal ids with
-// probability 2^-36.
+// Width of an id in bits, limited by the room in a call's signature. add_algorithm() refuses an id
+// that is in use. Algorithms that differ between two processes have equal ids with probability
+// 2^-36.
 inline constexpr int kAlgorithmIdBits = 36;
 uint64_t id_of(std::string_view identity);
 uint64_t id_of(Collective collective, std::string_view name);
@@ -68,7 +68,7 @@ std::vector<const Algorithm*> algorithms_for(Collective collective);
 // Return the algorithm, or null if there is none with this name or id.
 const Algorithm* find_algorithm(Collective collective, std::string_view name);
 const Algorithm* find_algorithm(uint64_t id);
-// Returns the algorithm. If there is none with this name, throws Error(invalid_argument), which
+// Returns the algorithm with this name. If there is none, throws Error(invalid_argument), which
 // lists the known names.
 const Algorithm& require_algorithm(Collective collective, std::string_view name);
 

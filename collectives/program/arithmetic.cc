@@ -27,7 +27,7 @@ int32_t shift_in_place(Collective collective, const Shape& shape, const Program&
   return static_cast<int32_t>(start(Space::input) - start(Space::output));
 }
 
-// Last uses of an output chunk.
+// The last step that writes an output chunk, and whether the chunk is read afterwards.
 struct End {
   int32_t writer = -1;      // last step that writes it
   bool read_later = false;  // true: a later step reads it, or an input chunk that may alias it
@@ -57,7 +57,8 @@ bool takes_means(const Step& step) {
   return step.kind == StepKind::copy && std::ranges::any_of(step.src, is_output);
 }
 
-// Makes steps divide values that they complete in scratch, from which they are sent as elements.
+// Marks the steps that compute a value in scratch that is later sent as elements: these steps
+// divide the value.
 void divide_in_scratch(Program& program) {
   std::vector<Step*> writers(static_cast<size_t>(program.scratch_chunks), nullptr);
   for (Step& step : program.steps) {

@@ -22,7 +22,7 @@ constexpr Arithmetic arithmetic_of(ReduceOp op) {
   return op == ReduceOp::premul_sum ? Arithmetic::scaled : Arithmetic::none;
 }
 
-// The place where results are divided.
+// Selects the rank and the step that divide a result.
 enum class Means : uint8_t {
   // Each rank divides its own results: in the last step that writes them or, if a later step reads
   // them, in a copy of the results onto themselves at the end of the program. Messages carry

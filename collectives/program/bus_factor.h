@@ -6,8 +6,8 @@
 
 namespace tutti {
 
-// Returns bus bandwidth / algorithm bandwidth: the bytes that pass over a rank's link per byte of
-// the call. It exceeds 1 for an all_reduce on more than two ranks.
+// Returns bus bandwidth / algorithm bandwidth. This ratio is the number of bytes that pass over a
+// rank's link per byte of the call. It exceeds 1 for an all_reduce on more than two ranks.
 double bus_factor(Collective collective, int ranks);
 
 }  // namespace tutti

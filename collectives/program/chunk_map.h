@@ -43,7 +43,7 @@ class ChunkMap {
   const Extent& at(Space space, int32_t chunk) const {
     return extents_[static_cast<size_t>(space)][static_cast<size_t>(chunk)];
   }
-  // Returns the number of elements of the largest chunk of the blocks that this rank passed.
+  // Returns the number of elements of the largest chunk of this rank's buffers.
   uint64_t largest() const { return largest_; }
 
  private:

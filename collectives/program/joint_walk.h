@@ -18,8 +18,9 @@ class JointWalk {
   // Prepares the walk. `plans[r]` is rank r's plan and must outlive the walk.
   explicit JointWalk(std::span<const Plan> plans);
 
-  // Runs all steps that can run. attempt(rank, step) runs the step or returns Attempt::waits. It
-  // calls wake() for the ranks that it unblocks.
+  // Runs all steps that can run. attempt(rank, step) runs the step, or returns Attempt::waits if
+  // the step cannot run yet. It must call wake() for each rank whose steps it may have unblocked.
+  // For a step for which it returned Attempt::begun, the caller later calls finish().
   template <typename AttemptStep>
   void run(const AttemptStep& attempt);
   void wake(int32_t rank);

@@ -8,7 +8,8 @@ namespace tutti {
 
 namespace {
 
-// Accesses so far to a range of chunks that no step divides.
+// Accesses so far to one place, a range of chunks that every step accesses as a whole or not at
+// all.
 struct Past {
   int32_t writer = -1;
   std::vector<int32_t> readers;  // steps that read since the last write
@@ -49,8 +50,9 @@ class Dependencies {
   }
 
  private:
-  // Finds the places: the ranges of chunks between two cuts. Steps may have thousands of chunks, so
-  // chunks that no step divides are treated as one place.
+  // Finds the cuts, which are the starts and the ends of all ranges that steps access. The chunks
+  // between two neighbouring cuts form one place, because no step accesses only some of them.
+  // (Steps may have thousands of chunks.)
   void cut() {
     for (const Step& step : plan_.program.steps) {
       for (const RangeList* ranges : {&step.src, &step.src2, &step.dst}) {

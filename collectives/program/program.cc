@@ -75,8 +75,8 @@ int32_t size_class(Collective collective, const Program& program, const Shape& s
   return (first + chunk) % size_classes(collective, program, shape.ranks);
 }
 
-// Returns a number for the location. Input and output alias as the collective defines; scratch does
-// not alias.
+// Returns the location. Input and output chunks may alias, as the collective defines; a scratch
+// chunk aliases no other chunk.
 int64_t location(Collective collective, const Program& program, const Shape& shape, Space space,
                  int32_t chunk) {
   constexpr int64_t kScratch = int64_t{1} << 32;
@@ -138,7 +138,7 @@ std::string to_string(const ChunkRange& range) {
 
 namespace {
 
-// Returns for instance "output[2-5]+scratch[1]" or "a token".
+// Formats ranges as "output[2-5]+scratch[1]", and an empty list as "a token".
 std::string text(const RangeList& ranges) {
   if (ranges.empty()) return "a token";
   std::ostringstream out;

@@ -177,7 +177,7 @@ void for_each_chunk(const RangeList& ranges, Visit visit) {
   }
 }
 
-// Builders for steps and ranges, with which an algorithm's source is close to its description.
+// Functions that make ranges and steps, so that an algorithm's source reads like its description.
 ChunkRange input(int32_t first, int32_t count = 1);
 ChunkRange output(int32_t first, int32_t count = 1);
 ChunkRange scratch(int32_t first, int32_t count = 1);

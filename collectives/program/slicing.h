@@ -17,8 +17,9 @@ struct Slicing {
   int credit = 1;  // slots that one connection may occupy
 };
 
-// Returns the bytes per element in the widest form that the program uses: the element or, if it is
-// wider, the accumulator in scratch (`accumulator` is 0 if there is none).
+// Returns the bytes per element that a slice must have room for: `accumulator` if it is not 0 and
+// the program has scratch, which holds accumulators; otherwise `element`. An `accumulator` of 0
+// means that sums have the element type.
 inline uint64_t widest_form(const Program& program, uint64_t element, uint64_t accumulator) {
   return accumulator > 0 && program.scratch_chunks > 0 ? accumulator : element;
 }

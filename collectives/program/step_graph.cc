@@ -42,7 +42,7 @@ void StepGraph::add(const Plan& plan) {
 
 bool StepGraph::match(const Ends& ends) {
   std::ranges::sort(receptions_);
-  // For each message: receiving plan, sender, index.
+  // One entry per message: the receiving plan, the sender, and the message's index.
   std::vector<std::tuple<int32_t, int32_t, int32_t>> sent;
   for (size_t i = 0; i < messages.size(); ++i) {
     const auto [plan, from] =

@@ -26,12 +26,12 @@ struct StepGraph {
     int32_t connection = 0;  // equal for messages with the same sender and receiver
   };
 
-  // Steps are numbered consecutively through all plans, in the order of add(). first_step[k] is the
+  // Indices of steps count the steps of all plans, in the order of add(). first_step[k] is the
   // index of the first step of plan k; one more entry at the end is the number of all steps.
   std::vector<int32_t> first_step{0};
   std::vector<int32_t> waits;  // by step: number of steps and messages that it waits for
   std::vector<int32_t> first_follower{0};
-  std::vector<int32_t> followers;  // steps of the same rank that wait for this one
+  std::vector<int32_t> followers;  // for each step, the steps of its rank that wait for it
   std::vector<int32_t> first_message{0};
   std::vector<Message> messages;
   int32_t connections = 0;

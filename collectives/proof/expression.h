@@ -40,13 +40,13 @@ class Expressions {
   Id unscaled(Id leaf);
   bool is_unscaled(Id id) const { return has_mark(id, kUnscaled); }
   Id scaled(Id id) const { return nodes_[id].left; }
-  // Returns true for the canonical tree over ranks 0 .. ranks - 1, or its mean, rounded only at its
-  // root.
+  // Returns true if the formula is the canonical tree over ranks 0 .. ranks - 1, rounded only at
+  // its root, or the mean of that tree.
   bool is_canonical(Id id, int32_t ranks) const;
 
   int32_t chunk_of(Id id) const { return nodes_[id].chunk; }
-  // Describe the structure of a formula: an input (is_leaf), a combination (is_combined), or a
-  // rounded formula whose operand is part() and is divided before rounding if is_mean().
+  // Describe the structure of a formula. It is an input (is_leaf), a combination of part() and
+  // right_part() (is_combined), or otherwise part() rounded, after a division if is_mean().
   bool is_leaf(Id id) const { return nodes_[id].left == kNothing; }
   bool is_combined(Id id) const { return !is_leaf(id) && nodes_[id].right >= 0; }
   int32_t rank_of(Id leaf) const { return nodes_[leaf].right; }

@@ -25,7 +25,7 @@ Classes classes(Collective collective, const Program& program, const Shape& shap
   return result;
 }
 
-// Returns why two ranges of a step do not fit, or "".
+// Returns why two range lists do not fit together; empty if they do.
 std::string difference(const Classes& a, const Classes& b) {
   if (a.size() != b.size()) {
     return cat("sizes do not match: ", a.size(), " chunks meet ", b.size());
@@ -165,7 +165,7 @@ class StepChecker {
     }
   }
 
-  // Returns the location in an in-place call.
+  // Returns the location of a chunk in an in-place call.
   int64_t place_of(Space space, int32_t chunk) const {
     return location(collective_, program_, shape_, space, chunk);
   }
@@ -239,7 +239,8 @@ void check_steps(Collective collective, std::span<const Program> programs, int32
 void check_messages(Collective collective, std::span<const Plan> plans) {
   const size_t ranks = plans.size();
   static const std::vector<int32_t> kNone;
-  // receives[a * ranks + b]: steps of b that receive from a
+  // sends[a * ranks + b]: steps of a that send to b; receives[a * ranks + b]: steps of b that
+  // receive from a
   std::vector<const std::vector<int32_t>*> sends(ranks * ranks, &kNone);
   std::vector<const std::vector<int32_t>*> receives(ranks * ranks, &kNone);
   for (size_t rank = 0; rank < ranks; ++rank) {

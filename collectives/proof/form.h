@@ -1,5 +1,5 @@
-// Checks, without executing programs, that they are well formed and match each other. Part of
-// verify().
+// Checks, without executing the programs of the ranks, that they are well formed and that their
+// messages match. Part of verify().
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ void check_messages(Collective collective, std::span<const Plan> plans);
 // Returns true if the rank has this buffer (some exist only at the root).
 bool has_space(Collective collective, const Shape& shape, Space space);
 
-// Checks that an algorithm is direct: all sends are from input, all receives into output. Throws
-// Refusal.
+// Checks that an algorithm is direct: every step reads only the input and writes only the output.
+// Throws Refusal.
 void check_direct(std::span<const Program> programs);
 
 }  // namespace tutti

@@ -88,8 +88,8 @@ std::string SymbolicRun::waits_for(int32_t rank, int32_t number) {
   return cat("rank ", who, " to receive the previous message");
 }
 
-// Throws if a rank is not done. A rank's first open step is at the head of all its queues, so it
-// waits for another step or a peer.
+// Throws Refusal if a rank has unfinished steps. The first of these steps is next in all its
+// queues, so it waits for another step or for a peer.
 void SymbolicRun::refuse_if_stuck() {
   constexpr int kShown = 8;
   std::string all;

@@ -32,7 +32,8 @@ class SymbolicRun {
               Expressions& expressions);
 
   // Runs to completion. Throws Refusal if a step cannot progress, reads a chunk before it is
-  // written, handles a wrong chunk, or combines a contribution twice.
+  // written, handles a wrong chunk, combines a contribution twice, or scales or divides a value
+  // wrongly.
   void to_the_end();
 
   // Return results after to_the_end(). result() returns the content of an output chunk. In place, a
@@ -69,9 +70,9 @@ class SymbolicRun {
   void execute_recv(int32_t rank, int32_t number);
 
   bool can_run(int32_t rank, int32_t number);
-  // Describes for an error message what a blocked step waits for.
+  // Describes what a blocked step waits for, for an error message.
   std::string waits_for(int32_t rank, int32_t number);
-  // Returns the first unfinished step that must precede this one, or -1.
+  // Returns the first unfinished step that must finish before this step; -1 if there is none.
   int32_t needed_first(int32_t rank, int32_t number) const;
 
   std::vector<Id> read(int32_t rank, int32_t number, const RangeList& ranges);

@@ -38,7 +38,8 @@ Due due_in(const Plan& plan, int32_t output_chunk) {
   return due;
 }
 
-// Returns the defect of the result in an output chunk, or "".
+// Describes what is wrong with the result in an output chunk; returns an empty text if nothing is
+// wrong.
 std::string wrong_result(const Plan& plan, int32_t chunk, Expressions::Id value, bool means,
                          Expressions& expressions) {
   const Due due = due_in(plan, chunk);

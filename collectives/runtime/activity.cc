@@ -12,7 +12,8 @@ namespace tutti::internal {
 
 namespace {
 
-// A shorter wait is ignored, because it may be the rest of a wait for a recorded call.
+// A wait for a message is reported once it is this long. A shorter one may be the end of a wait for
+// a collective call.
 constexpr int64_t kLeastWaitNs = 10'000'000;
 
 std::string text_of(const CallRecord& record) {
@@ -59,8 +60,8 @@ std::vector<int> CommunicatorImpl::waited_for() {
   return ranks;
 }
 
-// Counts a call in which this rank waited long. All other ranks wait for the same late rank, so
-// only the first of them logs a warning.
+// Counts a collective call in which this rank waited long. All other ranks wait for the same late
+// rank, so only the first of these ranks logs a warning.
 void CommunicatorImpl::note_lateness(const Operation& operation, int64_t waited_ns) {
   const uint32_t call = operation.number;
   if (operation.point_to_point() || stall_.knows_late(call)) return;
@@ -78,7 +79,8 @@ void CommunicatorImpl::note_lateness(const Operation& operation, int64_t waited_
           "in seconds"));
 }
 
-// Starts to write the report. It does not block, because the caller may be the control thread.
+// Starts to write the report (if TUTTI_REPORT is set), and does not block, because the caller may
+// be the control thread.
 void CommunicatorImpl::write_report(const Error& error) {
   const std::string directory = settings().get_string("TUTTI_REPORT");
   if (directory.empty()) return;

@@ -31,8 +31,8 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
       messages_(rank_, size(), settings().get_bytes("TUTTI_UNEXPECTED_BYTES"), owner_of_messages()),
       compiler_(rank_, size(),
                 [this](int peer, bool sends) { return messages_.plan(peer, sends); }) {
-  // The client is attached first, so that deaths and aborts end the waits for the other members. A
-  // member that fails reports why.
+  // The client is attached first, so that deaths and aborts end the waits for the other members. If
+  // this constructor fails, it aborts the communicator on the other members.
   engine_->control().attach(id_, members_, this);
   try {
     open_transport();
@@ -62,7 +62,7 @@ CommunicatorImpl::~CommunicatorImpl() {
   close_queues();
   devices_.leave([this] { return meet_all(); });
   engine_->remove(this);
-  lock_for_call();  // wakes a thread that sleeps on it
+  lock_for_call();  // wakes a thread that sleeps with mutex_ locked, and waits for it
   close_transport();
   abandon_calls();
   engine_->callbacks().run();
@@ -133,7 +133,8 @@ bool CommunicatorImpl::progress_locked() {
   return moved;
 }
 
-// Returns true if the predecessors are complete. Aborts the communicator if one of them has failed.
+// Returns true if the call's predecessors (CallOptions::after) are complete. Aborts the
+// communicator if one of them has failed.
 bool CommunicatorImpl::may_start(Operation& operation) {
   for (const std::shared_ptr<Operation>& before : *operation.after) {
     if (before->done.load(std::memory_order_acquire)) continue;
@@ -232,8 +233,9 @@ void CommunicatorImpl::raise_everywhere(const Error& error) {
   fail_queues(error);
 }
 
-// Aborts all ranks. If ranks have died, the error is their death, because `error` is then its
-// consequence and the rank of `error` is not to blame.
+// Aborts the communicator on all ranks with `error`. If ranks have died, it reports their deaths
+// instead, because `error` is then a consequence of the deaths, and the rank that it names is not
+// to blame.
 void CommunicatorImpl::raise_consequence(const Error& error) {
   raise_everywhere(engine_->control().deaths().value_or(error));
 }

@@ -52,7 +52,8 @@ int device_of(const Request& request);
 // Allocates memory of the thread's current GPU, in whole pages.
 std::shared_ptr<void> allocate_on_device(size_t bytes);
 
-// Returns a function that makes communicators of the engine's job. The engine outlives it.
+// Returns a function that makes communicators of the engine's job. `engine`, the pointer itself,
+// must outlive the function.
 MakeTogether maker(const std::shared_ptr<Engine>& engine);
 
 // How a communicator was derived from another one.
@@ -65,8 +66,8 @@ struct Origin {
 class CommunicatorImpl final : public ControlClient, public EngineClient, public DevicePeers {
  public:
   // Creates the communicator. Collective among `members` (ranks of the job; their positions are the
-  // ranks here). It is interrupted by an abort of the parent, and by an abort of the new
-  // communicator by a member that failed to make it or has died.
+  // ranks here). Throws if meanwhile the parent is aborted, or another member dies or fails to
+  // create the communicator.
   CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id, std::vector<int> members, int rank,
                    uint64_t epoch, Origin origin = {});
   ~CommunicatorImpl() override;
@@ -111,14 +112,14 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   void run(const Request& request, const CallOptions& options);
   void run(const Operation& prepared);
   MessageInfo receive(const Request& request, const CallOptions& options);
-  // Blocks until a message from `source` with `tag` is there, and returns its envelope. The message
-  // is not consumed.
+  // Blocks until a message from `source` with `tag` has arrived, and returns its envelope. The
+  // message is not consumed.
   MessageInfo await_message(int source, int tag);
   std::optional<MessageInfo> probe(int source, int tag);
 
-  // Wait for a call. poll() reports an abort and wait() throws it only once no other thread can
-  // access the call's buffers and no peer can use data read from them. `stall` is the stall
-  // state of the caller's handle.
+  // Wait for a call. After an abort, poll() returns `failed` and wait() throws the error, but only
+  // once no other thread can access the call's buffers and no peer can use data read from them.
+  // `stall` is the stall state of the caller's handle.
   WorkState poll(Operation& operation, StallState& stall);
   std::optional<Error> error_of(const Operation& operation) const;
   // Waits. Returns false if `deadline` passed first.
@@ -234,7 +235,7 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   const Origin origin_;
   const int exceptions_ = std::uncaught_exceptions();
   const std::chrono::nanoseconds timeout_;
-  const int64_t late_ns_;  // duration of a wait for a rank that is worth a warning; 0: no warnings
+  const int64_t late_ns_;  // longer waits for a rank are reported by a warning; 0: never
   AbortState abort_;
   FlightRecorder recorder_;
   StallWatch stall_;
@@ -257,7 +258,7 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   Survivors survivors_;
 
   std::mutex mutex_;        // guards everything below
-  uint32_t calls_made_;     // number of the last call
+  uint32_t calls_made_;     // number of the last collective call
   Predecessors following_;  // predecessors of the call about to start
   uint32_t splits_made_ = 0;
   // Number of communicators that create() has made, by hash of members and tag.

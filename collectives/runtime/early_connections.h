@@ -13,7 +13,7 @@ namespace tutti::internal {
 // The held connections. Thread-safe.
 class EarlyConnections {
  public:
-  // Passes the connection to the paths: now, or when open() is called.
+  // Passes the connection to the paths: at once after open(), otherwise when open() is called.
   void accept(int peer, int lane, int number, ByteStream socket) {
     const std::lock_guard lock(mutex_);
     if (paths_ != nullptr) {
@@ -22,7 +22,8 @@ class EarlyConnections {
       early_.push_back({peer, lane, number, std::move(socket)});
     }
   }
-  // Passes all held connections to the paths, which are ready. The paths outlive the last accept().
+  // Passes all held connections to the paths, which must be ready. `paths` must outlive the last
+  // call of accept().
   void open(Paths& paths) {
     const std::lock_guard lock(mutex_);
     paths_ = &paths;

@@ -1,4 +1,4 @@
-// Calls on GPU memory. The caller's stream orders them, so they are no Operations in the
+// Calls on GPU memory. The caller's stream orders them, so they are not Operations, and not in the
 // communicator's queues. device_routes.h implements them.
 
 #include <algorithm>
@@ -20,7 +20,8 @@ namespace tutti::internal {
 
 namespace {
 
-// Returns a device buffer of the call (a rank may have only one); null if there is none.
+// Returns the address of the call's input if the input is in device memory and not empty; otherwise
+// that of its output, or null if the output is empty.
 const void* pointer_of(const Request& request) {
   if (request.input.space == MemorySpace::device && request.input.count > 0) {
     return request.input.data;
@@ -52,7 +53,7 @@ void check_spaces(const Request& request) {
               {.remedy = "use device memory for both, or host memory for both"});
 }
 
-// Returns true if a single rank's call writes exactly what it reads.
+// Returns true if the call of a single rank copies its input to its output, or does nothing.
 bool is_a_copy(const Request& request) {
   return request.collective != Collective::send_recv && !request.uneven &&
          request.op.op != ReduceOp::premul_sum;
@@ -171,8 +172,8 @@ std::vector<std::byte> CommunicatorImpl::exchange(std::span<const std::byte> min
   return all;
 }
 
-// Waits until all ranks have called it, before they destroy the communicator. Returns false after
-// two seconds, or if a rank has failed.
+// Called before the communicator is destroyed. Waits until all ranks have called this function.
+// Returns false after two seconds, or if a rank has failed.
 bool CommunicatorImpl::meet_all() {
   constexpr std::chrono::seconds kPatience{2};
   if (abort_.raised()) return false;

@@ -1,6 +1,6 @@
-// Queues of a communicator: calls in different queues run concurrently. Each queue is a
-// communicator of the same ranks, with its own order of calls, its own messages and its own
-// algorithm in progress. If one of them fails, all fail.
+// Queues of a communicator: calls in different queues run concurrently. Queue 0 is the communicator
+// itself. Each other queue is an internal communicator of the same ranks, with its own order of
+// calls, its own messages and its own collective in progress. If one queue fails, all queues fail.
 
 #include <cstdint>
 #include <memory>

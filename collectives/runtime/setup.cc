@@ -1,4 +1,5 @@
-// Creates a communicator and its paths to the other ranks, and destroys the paths.
+// Connects a communicator with the other ranks, and creates further communicators from it (split(),
+// create()).
 
 #include <algorithm>
 #include <set>
@@ -160,8 +161,8 @@ PointToPoint::Owner CommunicatorImpl::owner_of_messages() {
       .received = tally_.received()};
 }
 
-// Splits the communicator. All members split it in the same order, so the new id is equal
-// everywhere without communication.
+// Splits the communicator. All members make the calls of split() in the same order, so they compute
+// equal ids without communication.
 std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split(int color, int key) {
   return split_off(color, key, {.parent = this});
 }
@@ -266,7 +267,8 @@ void CommunicatorImpl::meet(int next, int previous, int tag, uint64_t id) {
   abort_.throw_if_raised();
 }
 
-// Closes the paths. Questions of peers now get an empty answer: this rank makes no more calls.
+// Sends the last bytes, and detaches the communicator from the control channel. From now on,
+// questions of peers get an empty answer, because this rank makes no more calls.
 void CommunicatorImpl::close_transport() {
   leaving_.store(true);
   if (paths_) paths_->send_last_bytes(abort_, timeout_);

@@ -1,4 +1,4 @@
-// Starts a compiled call as an operation.
+// Compiles calls, and starts them as operations.
 
 #include <cstring>
 #include <utility>
@@ -116,7 +116,7 @@ void CommunicatorImpl::run(const Operation& prepared) {
   finish(start_locked(prepared), lock);
 }
 
-// Sends as much as possible before control returns to the caller.
+// Sends as much of the call's data as possible, before control returns to the caller.
 std::shared_ptr<Operation> CommunicatorImpl::set_off(const std::shared_ptr<Operation>& operation) {
   if (operation == nullptr || operation->done.load(std::memory_order_relaxed)) return operation;
   announce(*operation);
@@ -142,7 +142,8 @@ void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation,
     }
   }
   announce(*operation);
-  // Other calls may grow the pool. NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
+  // `operation` is in the pool's vector, which other calls may reallocate.
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
   const std::shared_ptr<Operation> handle = operation;
   lock.unlock();
   StallState stall;
@@ -207,7 +208,8 @@ const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(const Operation
   return queue(operation);
 }
 
-// Adds the operation to its queue. Until then, the pool may still reuse it.
+// Adds the operation to its queue. A collective of a single rank without predecessors runs at once
+// instead. In that case returns null, and the pool reuses the operation.
 const std::shared_ptr<Operation>& CommunicatorImpl::queue(
     const std::shared_ptr<Operation>& operation) {
   const CompiledCall& compiled = *operation->compiled;

@@ -1,5 +1,5 @@
-// Waits for a call. If a peer does not arrive, asks for its state, reports the missing ranks, and
-// gives up at the deadline.
+// Waits for a call. If a peer does not make its part of the call, asks the peer for its state, logs
+// the missing ranks, and aborts the communicator at the deadline.
 
 #include <algorithm>
 #include <cstring>
@@ -22,8 +22,9 @@ uint32_t asked_as(const Operation& operation) {
   return operation.point_to_point() ? 0 : operation.number;
 }
 
-// Returns `ns`, or longer in a large job: if all ranks stall at once, their questions and answers
-// pass the root of the control tree one after another, and must not delay the calls themselves.
+// Returns `ns`, but at least 2 ms per rank. If all ranks of a large job stall at once, their
+// questions and answers pass through the root of the control tree one after another, and must not
+// delay the calls themselves.
 int64_t at_least_for(int ranks, int64_t ns) {
   constexpr int64_t kEachRankNs = 2'000'000;
   return std::max(ns, ranks * kEachRankNs);
@@ -98,8 +99,8 @@ bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Stal
   return true;
 }
 
-// Waits until no other thread works on the call, so that its buffers belong to the caller again.
-// Returns the error.
+// Ends all calls after an abort. Afterwards no thread uses their buffers, which belong to the
+// caller again. Returns the abort error.
 Error CommunicatorImpl::end_by_abort() {
   {
     const std::unique_lock lock = lock_for_call();
@@ -112,7 +113,7 @@ Error CommunicatorImpl::end_by_abort() {
 
 void CommunicatorImpl::end_stall(StallState& stall) {
   interrupt_stall(stall);
-  // The answers are forgotten, because at the next stall the peers may wait for other ranks.
+  // At the next stall the peers may wait for other ranks, so their answers are dropped.
   if (std::exchange(stall.has_asked, false)) stall_.forget_answers();
 }
 
@@ -157,8 +158,8 @@ void CommunicatorImpl::check_stall(Operation& operation, StallState& stall) {
   }
 }
 
-// Returns the ranks that the call waits for. A call queued behind others waits for the ranks that
-// the first one waits for.
+// Returns the ranks that the call waits for. A collective that is queued behind others waits for
+// the ranks that the first collective in the queue waits for.
 std::vector<int> CommunicatorImpl::missing(const Operation& operation) {
   const std::unique_lock lock = lock_for_call();
   if (operation.done.load() || abort_.raised()) return {};
@@ -167,7 +168,8 @@ std::vector<int> CommunicatorImpl::missing(const Operation& operation) {
   return {peers.begin(), peers.end()};
 }
 
-// Returns the peers and lanes that the call waits for. The caller holds the mutex.
+// Returns the peers and lanes that the call (or the collective in progress) waits for. The caller
+// holds the mutex.
 std::vector<AwaitedPeer> CommunicatorImpl::awaited_peers(const Operation& operation) {
   if (operation.point_to_point()) return messages_.awaited_peers(operation);
   if (collectives_.empty() || !collectives_.front()->started) return {};
@@ -178,8 +180,9 @@ std::vector<AwaitedPeer> CommunicatorImpl::awaited_peers(const Operation& operat
   return awaited_peers;
 }
 
-// Publishes the messages that this rank has exchanged in the collective in progress. Publishes
-// nothing while the rank waits for a point-to-point call, because those have no common numbers.
+// Publishes the messages that this rank has exchanged in the collective in progress. While the rank
+// waits for a point-to-point call, it publishes that its exchanges are unknown, because ranks do
+// not number those calls alike.
 void CommunicatorImpl::note_exchanges(const Operation& operation) {
   uint32_t call = 0;
   std::vector<Exchange> exchanges;

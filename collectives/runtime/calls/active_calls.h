@@ -13,7 +13,7 @@ namespace tutti::internal {
 // The count. Thread-safe.
 class ActiveCalls {
  public:
-  // Creates the count. `rings`: true if a progress thread waits for new calls.
+  // Starts at 0. `rings`: true if there is a progress thread, which new calls must wake.
   ActiveCalls(WaitSet& wait_set, bool rings) : wait_set_(wait_set), rings_(rings) {}
 
   // Counts a call that begins; called by ActiveCall.

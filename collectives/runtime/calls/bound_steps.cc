@@ -18,8 +18,9 @@ uint64_t elements_in(std::span<const Piece> pieces) {
   return elements;
 }
 
-// Marks the sends whose payload may be lent. If another step waits for a send, the send must
-// complete without the reader's help, unless it was proved that the calls terminate anyway.
+// Marks the sends whose payload may be lent, which means that the reader reads it in place. A lent
+// send completes only when the reader has read. So if another step waits for the send, it is lent
+// only if a proof shows that the programs terminate (Plan::without_buffers).
 void mark_lendable(const Plan& plan, const BoundSteps::Bytes& bytes,
                    std::vector<BoundStep>& bound_steps) {
   for (BoundStep& bound : bound_steps) {

@@ -29,7 +29,7 @@ struct BoundStep {
   StepKind kind = StepKind::copy;
   bool received_on_left = false;
   bool widened = false;    // true: the message carries accumulators
-  bool one_piece = false;  // the message is one contiguous piece, unconverted
+  bool one_piece = false;  // true: the message is one contiguous piece, and is not converted
   bool computes = false;   // true: scales or divides
   bool divides = false;
   int32_t peer = -1;  // first peer; -1: none
@@ -39,8 +39,8 @@ struct BoundStep {
   std::span<const Piece> src;
   std::span<const Piece> src2;
   std::span<const Piece> dst;
-  bool is_result = false;  // written to the output and not read by a later step
-  bool lendable = false;   // a send whose payload may be read in place
+  bool is_result = false;  // true: writes to the output, and no later step needs this step
+  bool lendable = false;   // true: a send whose payload may be read in place
 };
 
 class BoundSteps {
@@ -53,11 +53,11 @@ class BoundSteps {
 
   struct Bytes {
     uint64_t element = 1;
-    uint64_t accumulator = 0;  // bytes of an accumulator; 0: elements are accumulators
+    uint64_t accumulator = 0;  // bytes of an accumulator; 0: sums have the element type
     uint64_t scratch_chunk = 0;
   };
-  // Computes the steps. `private_blocks`: true if only the two ranks of a message have its length,
-  // so that the signature in its header must state it.
+  // Computes the steps. `private_blocks`: true if only the sender and the receiver of a message can
+  // compute its length, so that the signature in the message's header must contain the length.
   void make(const Plan& plan, const ChunkMap& chunks, const Bytes& bytes,
             const std::array<uint64_t, 2>& signature, bool private_blocks);
 

@@ -1,9 +1,9 @@
-// Cache of a communicator's recently compiled calls. The key has all checked properties of a call
-// except the addresses of its buffers.
+// Cache of a communicator's recently compiled calls. Keys contain no addresses of buffers, so a
+// call is found again with other buffers.
 //
 // An entry is in one of kWays slots, starting at the slot that its key hashes to (set-associative).
 // A new entry takes the first of these slots that is empty. If none is empty, it replaces one of
-// the kWays entries in turn. A handful of kinds of calls therefore never evict each other, and a
+// the kWays entries in turn. Up to kWays kinds of calls therefore never evict each other, and a
 // typical look-up compares one key.
 #pragma once
 

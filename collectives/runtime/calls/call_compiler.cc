@@ -38,7 +38,7 @@ void CallCompiler::use(std::shared_ptr<Plans> plans, std::shared_ptr<Plans> plan
   plans_in_rank_order_ = std::move(plans_in_rank_order);
 }
 
-// Returns the compiled call. The key contains everything that compile() checks.
+// Returns the compiled call. The cache compares everything that compile() checks.
 const std::shared_ptr<const CompiledCall>& CallCompiler::compiled(const Request& request,
                                                                   const CallOptions& options) {
   // Calls with an invalid dtype are not cached.
@@ -113,7 +113,8 @@ bool CallCompiler::must_be_canonical(const Request& request, const CallOptions& 
          (is_ordered(request.op) || options.deterministic || deterministic_);
 }
 
-// Returns the algorithm that the call or the setting names; null: the library chooses.
+// Returns the algorithm named by the call or, for an all_reduce, by TUTTI_ALGORITHM; null if the
+// library chooses.
 const Algorithm* CallCompiler::named(const Request& request, const CallOptions& options,
                                      bool canonical, const Plans& plans) const {
   std::string_view wanted = options.algorithm;

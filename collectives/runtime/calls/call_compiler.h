@@ -36,10 +36,11 @@ class CallCompiler {
   const std::shared_ptr<const CompiledCall>& compiled(const Request& request,
                                                       const CallOptions& options);
 
-  // Returns true if the result must not depend on the algorithm.
+  // Returns true if the call must use a canonical algorithm.
   bool must_be_canonical(const Request& request, const CallOptions& options) const;
-  // Returns the algorithm that the call or the setting names, for ranks in numerical order; null if
-  // neither names one. Throws Error(unsupported) if that algorithm does not support the call.
+  // Returns the algorithm named by CallOptions::algorithm or, for an all_reduce, by
+  // TUTTI_ALGORITHM; null if neither names one. Throws Error(unsupported) if that algorithm does
+  // not support the call among ranks in numerical order. There must be several ranks.
   const Algorithm* named_algorithm(const Request& request, const CallOptions& options,
                                    bool canonical) const {
     return named(request, options, canonical, *plans_in_rank_order_);

@@ -34,7 +34,8 @@ Signature signature_of(const Request& request, uint64_t algorithm) {
   return signature;
 }
 
-// Returns the number of ranks whose inputs the result on `rank` combines; 0 if it has no result.
+// Returns the number of ranks whose inputs the result on `rank` combines; 0 on rank 0 of an exscan,
+// which has no result.
 int combined_ranks(const Request& request, int rank, int size) {
   switch (request.collective) {
     case Collective::scan:

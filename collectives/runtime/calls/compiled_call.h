@@ -26,13 +26,14 @@ struct CompiledCall {
   uint64_t signature_bytes = 0;  // size in bytes of the elements counted in the signature
   Reduction reduction;
   bool private_blocks = false;  // Request::blocks_are_private()
-  Blocks input_blocks;          // for v-variants, in elements as defined below
+  Blocks input_blocks;          // for v-variants
   Blocks output_blocks;
-  // From this member on, an element is a value of the operator: `width` elements of the dtype.
+  // In the blocks above and the members below, an element is one value of the operator, which is
+  // `width` elements of the dtype.
   uint64_t width = 1;
   uint64_t own_count = 0;     // for v-variants: length of the buffer that is one block
   uint64_t input_count = 0;   // number of elements of the input
-  uint64_t result_count = 0;  // number of elements of the output, if it has a result
+  uint64_t result_count = 0;  // number of elements of the output; 0 without a result
   int combined = 1;           // number of ranks whose inputs a result combines
 
   // Only for point-to-point calls:
@@ -45,7 +46,7 @@ struct CompiledCall {
   ReduceKernel kernel = nullptr;
   bool accumulates = false;  // true: computes in float, which is wider than the element type
   uint64_t element_bytes = 1;
-  uint64_t accumulator_bytes = 1;  // per element, if it accumulates
+  uint64_t accumulator_bytes = 1;  // size of an accumulator; used if `accumulates`
   Slicing slicing;
   BoundSteps bound_steps;
   uint64_t scratch_bytes = 0;  // bytes for one slice
@@ -73,13 +74,15 @@ inline Aliasing aliasing_of(const Request& request) {
   return in == out || (in < out_end && out < in_end) ? Aliasing::in_place : Aliasing::apart;
 }
 
-// Compiles a collective call on `rank` of `size`. The request must be complete(). Algorithm and
-// plan are null for a single rank.
+// Returns a collective call on `rank` of `size`, without the members that derive() computes. The
+// request must be complete(). Algorithm and plan are null for a single rank.
 CompiledCall compiled_of(Request&& request, int rank, int size, const Algorithm* algorithm,
                          const Plan* plan);
 
-// Computes the members from `dtype` on, which follow from the plan and the call. `peer_is_near`:
-// true if a point-to-point message travels through shared memory.
+// Computes `signature_words`, `signature_bytes` and the members from `dtype` to the end from the
+// other members. If the plan is null, it skips the members from `slicing` to the end. Throws
+// Error(unsupported) if an element is too wide for the transport's messages, or the call needs too
+// many messages. `peer_is_near`: true if a point-to-point message travels through shared memory.
 void derive(CompiledCall& compiled, const Limits& limits, bool peer_is_near = true);
 
 }  // namespace tutti

@@ -3,10 +3,10 @@
 //
 //   input  f32 --encode--> elements --- the call, of these elements ---> elements --decode--> f32
 //
-// The inner call is an ordinary call of another type, so it works with every collective, algorithm
-// and transport; slices consist of whole elements. A rank that forwards a result forwards the
-// result's encoded form, so all ranks decode the same bits. Each rank's block of a buffer begins
-// with a new element.
+// The call in the middle (the inner call) is an ordinary call with elements of another type, so it
+// works with every collective, algorithm and transport; slices consist of whole elements. A rank
+// that forwards a result forwards the result's encoded form, so all ranks decode the same bits.
+// Each rank's block of a buffer begins with a new element.
 #pragma once
 
 #include <cstddef>
@@ -65,7 +65,7 @@ class EncodedCall {
   bool has_result_;
   bool combines_;
   Reduction combined_;        // operator of a receive that combines
-  float* decoded_ = nullptr;  // space in memory_ for the decoded values of such a receive
+  float* decoded_ = nullptr;  // space in memory_ for the values decoded by a receive that combines
   std::unique_ptr<std::byte[]> memory_;
   Request encoded_;
 };

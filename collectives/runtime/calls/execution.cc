@@ -71,8 +71,9 @@ void Execution::go_whole() {
   cut_into(1, 1);
 }
 
-// Determines if the message is sent in slices or as a whole. On a receiver, returns false until the
-// sender has announced it. A sender falls back to slices if its buffer's registration has ended.
+// Determines whether the message is sent in slices or as a whole. On a receiver, returns false
+// until the first message has arrived, which shows the sender's choice. A sender falls back to
+// slices if its buffer's registration has ended.
 bool Execution::know_form() {
   const BoundStep& bound = compiled_->bound_steps[0];
   if (compiled_->sends) {

@@ -45,7 +45,8 @@ struct AwaitedPeer {
   bool sends = false;
 };
 
-// A message that belongs to another call than the one in progress.
+// A message that differs from the one that a step expects. `expected`, `slice` and `bytes` describe
+// the expected message.
 struct Unexpected {
   int peer = 0;
   MessageHeader header;
@@ -70,18 +71,18 @@ class Execution {
   std::vector<Exchange> exchanges() const;
 
  private:
-  // One slice: its number in the call, and the shift of its data relative to a piece.
+  // One slice: its index in the call, and the offset of its data from the start of each piece.
   struct Slice {
     uint32_t number = 0;
     int lane = 0;                     // lane of the transport
     uint64_t first = 0;               // first element within each chunk
-    std::array<uint64_t, 3> shift{};  // bytes, by space
+    std::array<uint64_t, 3> shift{};  // offset in bytes, by space
   };
 
   // Form of a point-to-point message. `unknown`: the sender has not announced the form yet.
   enum class Form : uint8_t { slices, whole, unknown };
   struct Loan {
-    int number = 0;  // the transport's number of the loan
+    int number = 0;  // the transport's ID of the loan
     int lane = 0;
     uint32_t turn = 0;
     int32_t step = 0;
@@ -116,7 +117,7 @@ class Execution {
     std::byte* dst = nullptr;
     bool widened = false;
     Operand a;
-    Operand b;  // null address: dst = a
+    Operand b;  // null address: there is one operand only, and dst = a
     uint64_t count = 0;
     ptrdiff_t received = -1;  // offset in the message; -1: not a message
   };

@@ -43,11 +43,12 @@ struct Operation {
   std::shared_ptr<const CompiledCall> matched;
   MessageInfo received;
   uint64_t order = 0;    // position in the order of receive calls
-  bool probes = false;   // true: completes when a message is there, and does not consume it
+  bool probes = false;   // true: completes when a message has arrived; does not consume it
   bool started = false;  // false while it waits for the calls ahead of it in its queue
   Predecessors after;    // other calls that must complete before it starts
   std::function<void(const Error*)> on_end;
-  std::atomic<bool> awaited{false};  // a thread waits for it or has polled it
+  // True if a thread waits for it or has polled it, or if another call or a callback depends on it.
+  std::atomic<bool> awaited{false};
   std::atomic<bool> done{true};      // true: complete, or not begun
   // Set to true by the thread that waited for the operation, as its last access to the operation.
   std::atomic<bool> left{false};

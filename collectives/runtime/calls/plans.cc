@@ -97,8 +97,8 @@ const Plan& Plans::plan(const Algorithm& algorithm, int root, bool in_place,
   return *plan;
 }
 
-// Returns true if it was proved that the call terminates without buffers. Long programs are not
-// walked; for them it returns false.
+// Returns true if a proof shows that the programs terminate without buffering (rendezvous.h). For
+// more than 128 ranks and for long programs, the proof would take too long: it returns false.
 bool Plans::needs_no_buffers(const Algorithm& algorithm, const Plan& mine, bool in_place,
                              Arithmetic arithmetic) const {
   constexpr size_t kMostSteps = 50'000;

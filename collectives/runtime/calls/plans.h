@@ -33,7 +33,7 @@ class Plans {
     Hosts hosts;
     Limits limits;
     bool any_shm = false;            // true: members of one host share memory
-    PathClass far = PathClass::tcp;  // path of members that do not share memory
+    PathClass far = PathClass::tcp;  // class of paths between members without shared memory
     bool lends = false;              // true: some of this rank's messages are read in place
     bool operator==(const Kind&) const = default;
   };

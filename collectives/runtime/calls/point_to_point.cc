@@ -232,7 +232,8 @@ bool PointToPoint::take_expected(Incoming& in, const MessageHeader& header) {
   return true;
 }
 
-// Examines the next message of this source. Returns true if a receive takes it.
+// Examines the next message of this source. Returns true if a receive takes it, or if it is to be
+// buffered: `taker` is then the operation that receives it.
 bool PointToPoint::match(Peer& from) {
   const int source = from.rank;
   Incoming& in = from.in;
@@ -287,7 +288,8 @@ bool PointToPoint::advance(Operation& operation, Execution& execution) {
   return moved;
 }
 
-// Makes progress on receives from any source, the only case in which all ranks are examined.
+// Makes progress on receives from any source: looks for messages of ranks that do not have a Peer
+// yet.
 bool PointToPoint::progress_from_any() {
   bool moved = false;
   for (int source = 0; source < static_cast<int>(peers_.size()) && !from_any_.empty(); ++source) {
@@ -313,7 +315,7 @@ bool PointToPoint::progress() {
 
 // ---- messages that arrived before their receives
 
-// Returns memory for the message; null, and aborts the communicator, if memory runs out.
+// Returns memory for the message. If memory runs out, aborts the communicator and returns null.
 std::unique_ptr<std::byte[]> PointToPoint::room_for(const Message& message) {
   const Signature signature = decode(message.signature);
   try {
@@ -343,7 +345,8 @@ bool PointToPoint::may_keep(const Incoming& in, const Message& message) const {
          is_awaited(in.receives) || is_awaited(from_any_);
 }
 
-// Buffers a message: an internal operation receives it into memory of its own.
+// Starts to buffer a message: an internal operation receives it into allocated memory. Returns
+// false if memory runs out.
 bool PointToPoint::keep(const Message& message) {
   const Signature signature = decode(message.signature);
   std::unique_ptr<std::byte[]> payload = room_for(message);

@@ -3,16 +3,17 @@
 // Messages between two ranks arrive in the order in which they were sent. A receive may name a
 // source and a tag; a message matches the oldest receive that accepts it. A message that no receive
 // accepts stays in the transport and blocks its sender, until a receive with another tag needs a
-// message behind it. It is then buffered, up to TUTTI_UNEXPECTED_BYTES in total. Beyond that limit
-// the sender stays blocked until buffered messages have been received, or until a thread waits for
-// (or polls) a receive that may match a later message. Such a receive overrides the limit, because
-// the program may be unable to continue without it.
+// later message. The earlier message is then buffered, up to TUTTI_UNEXPECTED_BYTES in total.
+// Beyond that limit the sender stays blocked until buffered messages have been received, or until a
+// thread waits for (or polls) a receive that may match a later message. Such a receive overrides
+// the limit, because the program may be unable to continue without it.
 //
 //     front of the stream of rank 2:  tag 5 | tag 7        receives: (from 2, tag 7)
 //                                       |      `------------------------^
 //                                       `--> buffered until a receive asks for tag 5
 //
-// Messages of a rank to itself never reach a transport: they are buffered at once.
+// A message of a rank to itself never reaches a transport: it is copied into the receive that waits
+// for it, or else buffered at once.
 //
 // Library-internal messages (Request::own) never match callers' receives, and vice versa.
 //
@@ -66,7 +67,7 @@ class PointToPoint {
   // Starts a send as soon as its predecessors (Operation::after) are complete.
   void send(Operation& operation);
   // Starts a receive or a probe as soon as its predecessors are complete. A probe completes when a
-  // matching message is there, and leaves the message in place.
+  // matching message has arrived, and does not consume it.
   void receive(Operation& operation);
   // Cancels a receive or probe that no message has matched. The operation is then done.
   void withdraw(Operation& operation);
@@ -76,8 +77,8 @@ class PointToPoint {
   // Stops all progress, after an abort.
   void abandon();
   int in_flight() const { return in_flight_; }
-  // Returns what the operation waits for. For a receive from any source, any of the peers can
-  // satisfy it.
+  // Returns the peers that the operation waits for. A receive from any source waits for all peers,
+  // and a message from one of them suffices.
   std::vector<AwaitedPeer> awaited_peers(const Operation& operation) const;
   struct Unclaimed {
     MessageInfo message;
@@ -148,8 +149,8 @@ class PointToPoint {
   const int rank_;
   const Owner owner_;
   Transport* transport_ = nullptr;
-  // Only ranks with which this one has exchanged messages have a Peer, and only these are polled.
-  // So neither memory nor time grows with the number of ranks.
+  // Only ranks with which this rank has exchanged messages have a Peer, and only these ranks are
+  // polled. So neither memory nor time grows with the number of ranks.
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null before the first message
   std::vector<Peer*> used_;                   // the peers that exist
   OperationQueue from_any_;                   // receives from any source, oldest first

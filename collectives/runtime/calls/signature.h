@@ -20,8 +20,8 @@ struct Signature {
   bool own = false;        // true: a library-internal message; messages are never uneven
   uint64_t algorithm = 0;  // Algorithm::id; for a message Request::tail
   // For a message: the tag. For all_gatherv and reduce_scatterv: a hash of the blocks. For all
-  // other collectives: the root (0 if there is none); if they are even, Request::tail is stored in
-  // the bits from kRootBits on.
+  // other collectives: the root (0 if there is none) in the lowest kRootBits bits and, except in
+  // v-variants, Request::tail in the bits above them.
   int32_t root = 0;
   uint64_t count = 0;
   bool operator==(const Signature&) const = default;

@@ -12,8 +12,8 @@ namespace {
 // Below this size, additional kernels cost more than the bytes saved between hosts.
 constexpr uint64_t kLeast = 32 << 10;
 
-// Returns true if a step within hosts and a step across hosts together give the call's result,
-// except for rounding.
+// Returns true if reducing within hosts, and then across hosts, gives the call's result, except for
+// rounding. Integer averages would be rounded twice.
 bool composes(const Request& request) {
   return !reduces(request.collective) || request.op.op != ReduceOp::avg ||
          is_float(request.output.dtype);
@@ -115,8 +115,8 @@ void ByHosts::all_reduce(const Request& request, const CallOptions& options) {
   inside_->run_on_device(Request::all_gatherv(as_const(part), request.output, blocks), options);
 }
 
-// First reduces, within this host, the block of each GPU at this position; then reduces across
-// hosts.
+// First reduces within this host the blocks of all GPUs at this rank's position, one block per
+// host; then reduces across hosts.
 void ByHosts::reduce_scatter(const Request& request, const CallOptions& options) {
   const cuda::CurrentContext current(context_);
   const auto stream = static_cast<cuda::CUstream>(options.stream.handle);
@@ -143,8 +143,8 @@ void ByHosts::reduce_scatter(const Request& request, const CallOptions& options)
   order_.end(stream);
 }
 
-// Gathers first the blocks of all GPUs at this position, then each host's blocks from the GPUs of
-// this host.
+// First gathers the blocks of all GPUs at this rank's position, one block per host. Then gathers,
+// for each host, that host's other blocks from the GPUs of this host.
 void ByHosts::all_gather(const Request& request, const CallOptions& options) {
   const uint64_t count = request.input.count;
   across_->run_on_device(

@@ -21,10 +21,10 @@
 
 namespace tutti::internal {
 
-// Runs such calls of one rank. Not thread-safe.
+// Runs the parts of these calls on one rank. Not thread-safe.
 class ByHosts {
  public:
-  // Returns true if such a call is supported and may be faster than staging.
+  // Returns true if the call can be done in parts, and may then be faster than a staged call.
   static bool can(const Request& request, const Hosts& hosts);
 
   // Prepares calls. `inside`: the ranks of this rank's host; `across`: the ranks at this rank's

@@ -1,5 +1,5 @@
-// A communicator's calls on GPU memory: compiles them to kernels and enqueues these on the caller's
-// stream (collectives/gpu). All ranks create it at the first such call.
+// A communicator's calls on GPU memory: compiles them to kernels, and enqueues the kernels on the
+// caller's stream (collectives/gpu). All ranks create this object at the first such call.
 #pragma once
 
 #include <condition_variable>
@@ -35,7 +35,7 @@ class DeviceCalls {
     CostModel model;
     std::vector<const Algorithm*> algorithms;  // algorithms besides the built-in ones
     gpu::Exchange exchange;
-    // Reports a peer that is in another call, from a separate thread.
+    // Called from a separate thread with a peer from which a message of another call has arrived.
     std::function<void(int peer)> on_mismatch;
   };
   // Prepares calls. `device`: this rank's GPU. Throws if kernels cannot run there. Call connect()
@@ -61,7 +61,7 @@ class DeviceCalls {
  private:
   // All properties on which a compiled call depends.
   struct Kind {
-    Request request;  // the request, with its buffers' addresses cleared
+    Request request;  // the addresses of its buffers are not compared
     const Algorithm* named = nullptr;
     bool canonical = false;
     Reach reach = Reach::slots;
@@ -92,7 +92,7 @@ class DeviceCalls {
   Recent<Kind, std::shared_ptr<gpu::DeviceCall>, HashOfKind> kept_{kMostKept};
   std::mutex mutex_;  // guards the watcher's state
   std::condition_variable_any ends_;
-  std::jthread watcher_;  // last member, because it uses the others
+  std::jthread watcher_;  // last, because it uses the other members
 };
 
 }  // namespace tutti::internal

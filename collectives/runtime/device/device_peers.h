@@ -1,4 +1,4 @@
-// Interface through which calls on GPU memory use communicators of subsets of the ranks.
+// Interface through which calls on GPU memory use internal communicators of some or all ranks.
 #pragma once
 
 #include "base/error.h"
@@ -7,7 +7,7 @@
 
 namespace tutti::internal {
 
-// A communicator of some of the ranks. Thread-safe.
+// A communicator of some or all ranks. Thread-safe.
 class DevicePeers {
  public:
   virtual int rank() const = 0;

@@ -1,8 +1,8 @@
 // Selects the route of a communicator's calls on GPU memory:
 //
 //   kernels    among ranks of one host whose GPUs access each other's memory (device_calls.h)
-//   by hosts   all_reduce, reduce_scatter and all_gather over several such hosts: kernels within
-//              each host, then between the GPUs at equal positions of all hosts (by_hosts.h)
+//   by hosts   all_reduce, reduce_scatter and all_gather over several hosts: kernels within each
+//              host, staged calls between the GPUs at equal positions of all hosts (by_hosts.h)
 //   staged     all other calls: through host memory and its transports (staged_calls.h)
 //
 // All ranks make the same decision. A route's resources are created, by all ranks, at the first
@@ -61,7 +61,7 @@ class DeviceRoutes {
   std::shared_ptr<void> register_window(void* data, size_t bytes);
   // Returns the algorithm that the call would use. Collective, as is run().
   std::string algorithm_of(const DeviceRequest& call);
-  // Objects that may have to outlive the communicator.
+  // Objects that must outlive the communicator in some cases.
   struct KeptAlive {
     // Null if there are none. Other ranks' kernels may still write to the memory of this object.
     std::unique_ptr<DeviceCalls> kernels;

@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kAlignment = 256;
 constexpr uint32_t kOver = 1;
 constexpr uint64_t kSliceBytes = 4 << 20;
-// Time that the proxy thread waits for one call before it checks the others.
+// Time that the proxy thread waits for one call before it checks the other calls.
 constexpr std::chrono::microseconds kTurn{100};
 
 // Sizes are rounded up, so that calls of similar length share stages.

@@ -108,7 +108,7 @@ class StagedCalls {
   bool is_over_ = false;
 
   std::list<InFlight> in_flight_;  // used by the proxy thread only
-  std::jthread proxy_;             // last member, because it uses the others
+  std::jthread proxy_;             // last, because it uses the other members
 };
 
 }  // namespace tutti::internal

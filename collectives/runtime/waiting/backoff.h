@@ -30,7 +30,8 @@ namespace tutti::internal {
 class WaitTimes {
  public:
   int64_t spin_ns() const { return spin_ns_.load(std::memory_order_relaxed); }
-  // Records a wait that outlasted spinning, and its duration.
+  // Adapts the spinning time to a wait that outlasted it: to at least twice the wait, but at most
+  // kMostSpinNs, or back to kSpinNs if the wait was longer than kMostSpinNs.
   void learn_from_sleep(int64_t waited_ns) {
     spin_ns_.store(waited_ns < kMostSpinNs
                        ? std::max(spin_ns(), std::min(2 * waited_ns, kMostSpinNs))
@@ -38,8 +39,8 @@ class WaitTimes {
                    std::memory_order_relaxed);
   }
 
-  // Returns the total time of all waits, including the current one. If several threads wait, the
-  // one that began last counts.
+  // Returns the total time of all waits, including the current one. If several threads are waiting,
+  // the current wait is the one that began last.
   int64_t waited_ns() const { return waited_ns_.load(std::memory_order_relaxed) + waiting_ns(); }
   // Returns the duration of the current wait; 0 if there is none.
   int64_t waiting_ns() const {
@@ -60,7 +61,9 @@ class WaitTimes {
 
 class Backoff {
  public:
-  // Prepares a wait. `gives_way`: true if another thread of the job needs this core.
+  // Prepares a wait. `gives_way`: true if another thread of the job needs this core, so that the
+  // wait yields instead of spinning. `wakes_slowly`: true if the transport wakes slowly, so that
+  // the spinning time adapts.
   Backoff(bool gives_way, bool wakes_slowly, WaitTimes& times)
       : gives_way_(gives_way),
         learns_(wakes_slowly && !gives_way),

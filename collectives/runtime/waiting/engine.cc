@@ -87,8 +87,8 @@ void Engine::sleep(EngineClient* self, const Deadline& deadline) {
   turned_.notify_all();
 }
 
-// Locks all communicators with calls in flight. Returns false if `self` has no calls in flight any
-// more, or if another thread holds its lock.
+// Locks all communicators with calls in flight, except those that other threads have locked.
+// Returns false if `self` is not among the locked ones.
 bool Engine::hold(EngineClient* self) {
   bool sleeps = self == nullptr;
   const std::lock_guard lock(mutex_);
@@ -123,8 +123,8 @@ void Engine::sleep_on_held(std::chrono::microseconds at_most) {
   for (Transport* const transport : transports) transport->disarm();
 }
 
-// Runs the progress thread. It sleeps without limit while no call is in flight, and for short times
-// while peers are awaited.
+// Runs the progress thread. While no call is in flight, it sleeps until a call starts; otherwise it
+// makes progress, and sleeps for short times while nothing progresses.
 void Engine::make_progress(const std::stop_token& stop) {
   WaitTimes times;
   while (!stop.stop_requested()) {
@@ -135,7 +135,7 @@ void Engine::make_progress(const std::stop_token& stop) {
       active_.wait(rung);
       continue;
     }
-    // Yields the core to the thread that computes meanwhile.
+    // It yields its core, because another thread of this process may compute meanwhile.
     Backoff backoff(true, false, times);
     while (active_.count() > 0 && !stop.stop_requested()) {
       const bool moved = progress_others(nullptr);

@@ -34,8 +34,8 @@ class EngineClient {
   virtual std::unique_lock<std::mutex> try_lock() = 0;
   virtual int calls_in_flight() const = 0;
   virtual Transport* transport() = 0;  // null for a single rank
-  // Makes progress. Returns true if anything progressed, another thread waits for the lock, or the
-  // communicator is aborted. A thread must not sleep then.
+  // Makes progress. Returns true if the thread must not sleep: anything progressed, another thread
+  // waits for the lock, or the communicator is aborted.
   virtual bool stirs_locked() = 0;
 
  protected:
@@ -83,8 +83,9 @@ class Engine {
   // Makes progress on every communicator except `self`. Returns true if anything progressed.
   bool progress_others(const EngineClient* self);
   // Sleeps until any communicator with calls in flight may progress. May return early. One thread
-  // sleeps in the transports; others wait for that thread. `self`: communicator of the call that
-  // the caller waits for; null: the caller waits for no particular call.
+  // sleeps in the transports; other threads that call sleep() wait for that thread. `self`:
+  // communicator of the call that the caller waits for; null: the caller waits for no particular
+  // call.
   void sleep(EngineClient* self, const Deadline& deadline);
   // Wakes the sleeping thread. Thread-safe.
   void wake() { endpoint_->wait_set().wake(); }
@@ -115,7 +116,7 @@ class Engine {
   std::condition_variable turned_;
   std::atomic<uint64_t> turns_{0};  // number of completed sleeps
 
-  std::jthread thread_;  // last member, because it uses the others
+  std::jthread thread_;  // last, because it uses the other members
 };
 
 }  // namespace tutti::internal

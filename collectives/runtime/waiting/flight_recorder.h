@@ -1,7 +1,7 @@
-// Records the last calls of this rank on one communicator. Calls are numbered from 1 to 2^32 - 1,
-// then again from 1. The thread that makes progress writes the records. Other threads read them at
-// any time: the control thread to answer stalled peers, and any thread when the communicator is
-// aborted.
+// Records the last collective calls of this rank on one communicator. Calls are numbered from 1 to
+// 2^32 - 1, then again from 1. The thread that makes progress writes the records. Other threads
+// read them at any time: the control thread to answer stalled peers, and any thread when the
+// communicator is aborted.
 #pragma once
 
 #include <array>

@@ -32,7 +32,7 @@ class MadeTogether {
 };
 
 // Function that tries to make a communicator with this id and epoch. `members`: ranks of the job,
-// including this one.
+// including this rank.
 using MakeTogether =
     std::function<MadeTogether(uint64_t id, const std::vector<int>& members, uint64_t epoch)>;
 

@@ -40,7 +40,8 @@ struct Awaited {
 
 void wait_for_all();
 
-// Returns the count. It is never destroyed, because writing may take longer than exit() waits.
+// Returns the count. It is never destroyed, because a thread may still be writing when exit() stops
+// waiting.
 Awaited& awaited() {
   static Awaited& all = []() -> Awaited& {
     std::atexit(wait_for_all);

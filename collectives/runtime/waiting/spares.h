@@ -36,7 +36,8 @@ class Spares {
   // if the job has ended without needing the spare. Throws the errors of Survivors::shrink().
   std::shared_ptr<CommunicatorImpl> grow(Engine& engine, const MakeTogether& make, Target target,
                                          std::chrono::nanoseconds timeout);
-  // Returns true if grow() failed after its first question. Calling grow() again continues it.
+  // Returns true if grow() failed between its two agreements (member_changes.h). Calling grow()
+  // again completes it.
   bool unfinished() const { return changes_.unfinished(); }
   // Declares that grow() will not be called again.
   void abandon() { changes_.abandon(); }

@@ -9,7 +9,7 @@
 namespace tutti::internal {
 namespace {
 
-struct Answer {  // Format of an answer in the control channel
+struct Answer {  // format of an answer in the control channel
   uint32_t last_call = 0;
   uint32_t made_call = 0;
   std::array<uint64_t, 2> signature = {};
@@ -36,8 +36,8 @@ void StallWatch::ask(std::vector<int> missing, uint32_t call, bool again) {
   asked_call_ = call;
   waits_for_ = missing;
   std::vector<int>& peers = missing;
-  // All questions of a job pass the root of the control tree, so in a large job each rank follows
-  // only the first links of the chain.
+  // All questions of a job pass through the root of the control tree. In a large job, each rank
+  // therefore asks only the first ranks of the chain of waiting ranks.
   constexpr size_t kMostOfAllRanks = 32'768;
   const size_t most_followed = std::max<size_t>(8, kMostOfAllRanks / members_.size());
   const size_t most = missing.size() + most_followed;
@@ -152,9 +152,9 @@ std::optional<StallWatch::Progress> StallWatch::progress_of(int rank) const {
   return answer->second.progress;
 }
 
-// Returns a text that shows, by the messages exchanged, that the rank could proceed. Returns an
-// empty text if it waits for good reason, or if that is unknown. A send waits for good reason if
-// one of the peers that the rank sends to has not taken all messages.
+// Returns the reason why the rank could proceed, found from the counts of messages exchanged.
+// Returns an empty text if the rank has to wait, or if the counts do not show it. A send has to
+// wait if one of the peers that the rank sends to has not taken all messages.
 std::string StallWatch::why_stuck(int rank) const {
   const std::optional<Progress> mine = progress_of(rank);
   if (!mine || mine->waits_in == 0) return {};
@@ -195,8 +195,9 @@ std::string StallWatch::why_stuck(int rank) const {
   return may_not_send ? std::string() : sends;
 }
 
-// Explains the stall. The culprit is a rank that could proceed if there is one. Otherwise it is the
-// end of the chain, or the rank that forwards questions to it and does not answer.
+// Explains the stall. The culprit is a rank that could proceed, if there is one. Otherwise it is
+// the last rank of the chain. But if neither that rank nor the rank that forwards questions to it
+// answers, the forwarding rank is the culprit.
 StallWatch::Explanation StallWatch::explain(std::vector<int> missing, bool point_to_point) const {
   Explanation found;
   std::vector<int>& chain = missing;

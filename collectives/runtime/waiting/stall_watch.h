@@ -39,8 +39,8 @@ class StallWatch {
     std::function<std::string(int job_rank)> describe;  // result of Control::describe()
   };
 
-  // Watches the calls of `rank`. `members[r]`: world rank of rank r. Both references must outlive
-  // this object.
+  // Watches the calls of `rank`. `members[r]`: rank r's rank in the job. Both references must
+  // outlive this object.
   StallWatch(int rank, const std::vector<int>& members, const FlightRecorder& recorder,
              Channel channel)
       : rank_(rank), members_(members), recorder_(recorder), channel_(std::move(channel)) {}
@@ -48,8 +48,8 @@ class StallWatch {
   // --- asking: calls are identified by their numbers, 0 for messages
 
   // Asks the missing ranks, the ranks that these reported waiting for, and the rank that forwards
-  // the question to each of them (Channel::way_to). Each is asked once per call, and once more if
-  // `again`.
+  // the question to each of them (Channel::way_to). Each rank is asked once per call, and again if
+  // `again` is set.
   void ask(std::vector<int> missing, uint32_t call, bool again);
   // Records the answer of `peer`. An empty answer means that `peer` has destroyed its communicator.
   void note_answer(int peer, uint32_t call, std::string_view answer);

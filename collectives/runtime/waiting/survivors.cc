@@ -93,8 +93,8 @@ MadeTogether Survivors::make_of(const Agreed& left) const {
   return make_(id, left.living, epoch_ + changes_.agreements());
 }
 
-// Adds spares. All active ranks must be members, because all active ranks take part in the
-// agreement, and a non-member would not call grow().
+// Adds spares. Every active rank must be a member (or have died or left), because all active ranks
+// take part in the agreement, and a non-member would not call grow().
 std::shared_ptr<CommunicatorImpl> Survivors::grow(int count) {
   Control& control = engine_->control();
   for (const int rank : engine_->spares().active()) {

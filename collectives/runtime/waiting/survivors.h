@@ -2,7 +2,7 @@
 // communicator. All of this uses the control channel, because the data paths of a communicator that
 // lost a member are aborted.
 //
-// Thread-safe; calls are serialised.
+// Threads: any thread may call. agree() and shrink() are serialised; grow() is not.
 #pragma once
 
 #include <chrono>
@@ -32,8 +32,9 @@ void require_in(const std::vector<int>& living, const Control& control);
 
 class Survivors {
  public:
-  // Prepares the survivors' calls. members[r]: job rank of rank r of communicator `id`. `members`
-  // and the engine must outlive this object. `timeout`: time for an agreement; 0: no limit.
+  // Prepares the survivors' calls. `members[r]`: the rank in the job of rank r of communicator
+  // `id`. `engine`, the pointer itself, and `members` must outlive this object. `timeout`: time for
+  // an agreement; 0: no limit.
   Survivors(const std::shared_ptr<Engine>& engine, MakeTogether make, uint64_t id,
             const std::vector<int>& members, uint64_t epoch, std::chrono::nanoseconds timeout)
       : engine_(engine),
@@ -45,14 +46,15 @@ class Survivors {
         changes_(members) {}
 
   // The following calls are collective among the surviving members and block. They throw
-  // Error(timeout), or Error(connection_lost) if the others continue without this rank.
+  // Error(timeout), or Error(connection_lost) if the other members continue without this rank.
 
   // Returns the surviving members and the bitwise AND of their flags.
   Agreed agree(uint64_t flags);
   // Returns the communicator of the surviving members.
   std::shared_ptr<CommunicatorImpl> shrink();
-  // Returns the communicator of the surviving members and of spares. As far as there are spares,
-  // its size is the size of this communicator (including dead members) plus `count`.
+  // Returns the communicator of the surviving members and of spares. Its size is the size of this
+  // communicator (including dead members) plus `count`, or less if too few spares are left. Throws
+  // Error(invalid_argument) if an active rank of the job is not a member.
   std::shared_ptr<CommunicatorImpl> grow(int count);
 
   // Returns true if the last grow() failed and the engine's Spares have not completed it.

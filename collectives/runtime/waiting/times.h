@@ -7,21 +7,23 @@
 
 namespace tutti::internal {
 
-// Time that a wait spins or yields before it sleeps, from its last progress (backoff.h).
+// Time since the last progress for which a wait spins before it sleeps (backoff.h).
 inline constexpr int64_t kSpinNs = 200'000;
 // Maximum of the adaptive spinning time, on transports that wake slowly.
 inline constexpr int64_t kMostSpinNs = 3'000'000;
+// Time since the last progress for which a wait yields, if ranks share cores.
 inline constexpr int64_t kYieldNs = 2'000'000;
 inline constexpr std::chrono::milliseconds kLongestSleep(50);
-// Sleep of a thread while another thread makes progress on the call that this one waits for.
+// Time that a thread sleeps while another thread makes progress on the call that it waits for.
 inline constexpr std::chrono::microseconds kNap(50);
-// Minimum interval between calls of the user's waiting hook (callbacks.h).
+// Longest time between two calls of the user's waiting hook (callbacks.h) while nothing progresses.
 inline constexpr std::chrono::milliseconds kBetweenHooks(1);
 
-// Times after which a stalled call checks its peers, asks them and warns (stall_watch.h).
+// Interval at which a stalled call is examined, and times after which it asks its peers, asks
+// again, and logs a warning (stall_watch.h).
 inline constexpr int64_t kLookAgainNs = 5'000'000;
 inline constexpr int64_t kAskAfterNs = 200'000'000;
-inline constexpr int64_t kAskAgainNs = 1'000'000'000;  // longest interval; shorter at first
+inline constexpr int64_t kAskAgainNs = 1'000'000'000;  // longest interval; at first it is less
 inline constexpr int64_t kSayAfterNs = 10'000'000'000;
 
 // Polling intervals of a rank that waits for an agreement.

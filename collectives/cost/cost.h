@@ -52,17 +52,17 @@ struct Prediction {
   bool rough = false;   // true: computed from one rank's steps, so only `seconds` is known
 };
 
-// Predicts the time of a call. `plans[r]` is rank r's plan; `bytes` is the size of one block (of
-// the buffer if there are no blocks). If the call takes longer than `give_up` seconds, the result
-// may be any time above that.
+// Predicts the time of a call. `plans[r]` is rank r's plan; `bytes` is the size of one block, or of
+// the buffer if the collective has no blocks. If the call takes longer than `give_up` seconds, the
+// result may be any time above `give_up`.
 Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype, const Machine& machine,
                    double give_up = std::numeric_limits<double>::infinity());
 // Returns a lower bound on the time, computed from one rank's own steps. It is much faster to
 // compute than predict().
 double lower_bound(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine);
 
-// Estimates the time of a program that is too long to walk. It is computed from one rank's own
-// steps, on the assumption that all ranks do the same and no chunk is empty.
+// Estimates the time of a program that is too long to walk. The estimate is computed from one
+// rank's own steps, on the assumption that all ranks run the same steps and no chunk is empty.
 double rough_time(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine);
 
 // Returns the number of slices of a call.

@@ -19,8 +19,9 @@ constexpr double us = 1e-6;
 // Published figures. Bandwidths in 1e9 bytes/s per direction.
 //
 //   link      achievable bandwidth of a link times the links of a GPU (topology/link_speeds.h, from
-//             NCCL, src/graph/topo.h). The fifth missing to the data sheet bandwidth is protocol
-//             overhead according to NVIDIA (NVIDIA/nccl-tests, issue 212: 370 of 450).
+//             NCCL, src/graph/topo.h). It is about a fifth below the data sheet bandwidth,
+//             because of protocol overhead according to NVIDIA (NVIDIA/nccl-tests, issue 212: 370
+//             of 450).
 //   block     bandwidth at which one block forwards: NCCL's limit for a channel that reduces and
 //             sends (perChMaxTreeBws on one node, src/graph/tuning.cc); Blackwell: twice Hopper's
 //   memory    data sheet bandwidth of the device memory
@@ -96,8 +97,8 @@ LinkCosts protocol_of(const Published& gpu, double fence, double part) {
                  .latency = gpu.way_us * us,
                  .local = kSendCycles * cycle,
                  .wire = 1e-9 / (part * gpu.link)};
-  // Caching does not speed up a block, because a block is limited by the latency, not by the
-  // bandwidth.
+  // All buffer sizes have the same costs, because latency limits a block, so that caches do not
+  // speed it up.
   link.bytes.fill({.send = pass,
                    .recv = pass,
                    .recv_reduce = pass,

@@ -17,7 +17,8 @@ namespace tutti {
 
 namespace {
 
-// Limits that exceed any real file by far, so that a hostile one exhausts neither memory nor time.
+// Limits far above the needs of any real file. They prevent a hostile file from exhausting memory
+// or time.
 constexpr int64_t kMostGpus = 1024;
 constexpr int64_t kMostChunks = 1 << 16;       // chunks in one buffer
 constexpr int64_t kMostChunksInAll = 1 << 21;  // chunks in all buffers, and in all steps

@@ -18,8 +18,8 @@
 // Order and completion:
 //   - Requests of one rank to another are served in the order of its calls.
 //   - put() and accumulate() return once the source may be overwritten (local completion). Short
-//     requests sent as messages are batched; the batch is sent at the latest with this rank's next
-//     other call to that rank, or when this rank waits for a signal.
+//     requests sent as messages are batched. A batch is sent at the latest with this rank's next
+//     unbatched request to the same rank, or when this rank waits for a signal.
 //   - flush() returns once all earlier requests of this rank have taken effect in the owner's
 //     memory (remote completion).
 //   - accumulate() and compare_and_swap() are atomic per segment of kSegment bytes with respect to
@@ -110,15 +110,16 @@ class Window {
   void put(ConstBuffer from, int rank, uint64_t offset);
   // Reads from byte offset `offset` of the part of `rank`; blocks until the data have arrived.
   void get(Buffer into, int rank, uint64_t offset);
-  // Computes window[i] = window[i] op from[i], from byte offset `offset` on, for all operators
-  // except avg, premul_sum and user.
+  // Computes window[i] = window[i] op from[i], where window[0] is at byte offset `offset` of the
+  // part of `rank`. `op` is any operator except avg, premul_sum and user.
   void accumulate(ConstBuffer from, int rank, uint64_t offset, ReduceOp op);
   // Writes `desired` if the integer at the offset equals `expected`; returns the old value. `type`
   // is i32, u32, i64 or u64. Blocks.
   uint64_t compare_and_swap(DType type, uint64_t expected, uint64_t desired, int rank,
                             uint64_t offset);
 
-  // Adds `count` to counter `slot` of `rank`, after all earlier requests of this rank to it.
+  // Adds `count` to counter `slot` of `rank` after all earlier requests of this rank to `rank` have
+  // taken effect.
   void signal(int rank, int slot, uint64_t count = 1);
   // Blocks until counter `slot` of this rank is at least `count`, then subtracts `count`.
   void wait_signal(int slot, uint64_t count = 1);
@@ -127,8 +128,8 @@ class Window {
   void flush(int rank);
   // Flushes the requests to all surviving ranks.
   void flush_all();
-  // Flushes the requests to all ranks, then waits until all surviving ranks have done so.
-  // Collective among them.
+  // Flushes this rank's requests to all surviving ranks, then waits until all surviving ranks have
+  // flushed theirs. Collective among the surviving ranks.
   void fence();
   // Runs a fence, then ends the window on all ranks. Collective.
   void free();

@@ -209,8 +209,8 @@ class Simulation {
     end_after(work, step, slice, now);
   }
 
-  // Adds work to a rank's processor, which begins when the processor is free. Returns the end of
-  // the work.
+  // Adds work to the processor of a step's rank. The work begins when the processor is free.
+  // Returns the time at which the work ends.
   double after_work(double work, int32_t step, double now) {
     if (work == 0) return now;
     double& free = processor_free_[s_.rank_of(step) / s_.alike];

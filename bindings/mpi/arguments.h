@@ -1,6 +1,6 @@
-// Detects arguments that the MPI library rejects, as far as one rank can. Such a call is left to
-// the MPI library: the program gets the expected error class, text and handler, and Tutti has
-// exchanged nothing yet.
+// Detects arguments that the MPI library rejects, as far as one rank can detect them. Such a call
+// is left to the MPI library: the program gets the expected error class, text and handler, and
+// Tutti has exchanged nothing yet.
 #pragma once
 
 #include <mpi.h>

@@ -1,6 +1,6 @@
 // The sizes for which Tutti handles a call, unless TUTTI_MPI_SMALLEST overrides them. At these
-// sizes, Tutti was measured to be no slower than the MPI library. There is a file of numbers for
-// each MPI library.
+// sizes, Tutti was measured to be no slower than the MPI library. The ranges for each MPI library
+// are in a file of their own, such as ranges_mpich.cc.
 #pragma once
 
 #include <array>

@@ -71,7 +71,7 @@ std::string_view name(Call call);
 // Returns MPI's name of the call in this form: "Iallreduce".
 std::string name(Form form, Call call);
 
-// Sets if count() must be atomic, because threads of the program may call MPI concurrently.
+// Makes count() atomic if `atomically`, for programs whose threads may call MPI concurrently.
 void count_atomically(bool atomically);
 void count(Form form, Call call, Outcome outcome);
 

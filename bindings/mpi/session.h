@@ -107,8 +107,8 @@ class HelperSuspension {
   const bool holds_;
 };
 
-// Executes one call and counts it with its outcome. If Tutti supports the call on no rank, it falls
-// through; Tutti detects this before any data moves.
+// Executes one call and counts it with its outcome. If Tutti does not support the call, the call
+// falls through on all ranks; Tutti detects this before any data moves.
 template <typename Theirs, typename Ours>
 int counted(Form form, Call call, MPI_Comm comm, Theirs theirs, Ours ours) {
   try {

@@ -84,8 +84,8 @@ Use use(ncclComm_t comm);
 ncclUniqueId make_id();
 // Joins the job on the current device. Blocks until all ranks have joined.
 ncclComm_t join(const ncclUniqueId& id, int rank, int ranks);
-// Returns the handle of `part`, a part of `comm`. `name` distinguishes it from other parts that its
-// ranks create.
+// Returns the handle of `part`, a part of `comm`. `name` distinguishes the part from other parts
+// that the ranks of `comm` create.
 ncclComm_t part_of(ncclComm& comm, Communicator part, const std::string& name);
 // Rejects further calls, waits for calls of other threads, and leaves the communicator. Within a
 // group, this happens at the end of the group. The communicator is released when all its ranks in

@@ -264,7 +264,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, size_t bytes,
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
   return guarded([&] {
-    std::unique_ptr<ncclWindow_vidmem> ended(window);  // also if the communicator no longer exists
+    std::unique_ptr<ncclWindow_vidmem> ended(window);  // freed even if `comm` no longer exists
     const Use own = use(comm);
     ended.reset();
   });

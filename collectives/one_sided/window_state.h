@@ -149,7 +149,7 @@ class Window::State {
   std::unique_ptr<ExposedMemory> exposed_;                     // null: no memory is exposed
   std::vector<Link> links_;                                    // links to the parts, by rank
   std::vector<std::shared_ptr<one_sided::Channel>> channels_;  // distinct channels of links_
-  const int64_t process_;                                      // the process that created the window
+  const int64_t process_;  // the process that created the window
   bool together_ = true;
   bool reached_by_messages_ = false;
   std::atomic<uint32_t> calls_{0};

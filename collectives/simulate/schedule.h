@@ -45,7 +45,7 @@ struct Schedule : StepGraph {
 using Progress = std::function<void(double)>;
 
 struct ScheduleOptions {
-  // Limit on the number of steps over all ranks.
+  // Limit on the number of steps over all walked ranks.
   int64_t most_steps = 40'000'000;
   // Number of ranks of a host, which are walked as one if they have a symmetry. 1: each rank is
   // walked.

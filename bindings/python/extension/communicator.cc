@@ -235,7 +235,7 @@ void Communicator::close() {
     nb::gil_scoped_release without_gil;
     tutti_destroy(comm);
   }
-  const Calls ended = std::exchange(calls_, {});  // their arrays are unused only now
+  const Calls ended = std::exchange(calls_, {});  // no call uses the arrays any more
 }
 
 std::unique_ptr<Communicator> join(const JoinOptions& given) {

@@ -118,7 +118,8 @@ class Backend final : public c10d::Backend {
 // ---- layouts.cc: tasks on tensors, as one block of memory each ----
 
 Task task_of(const char* name, c10d::OpType type, tutti_collective_t collective);
-// Sets a task's input and output, both contiguous, and its work's result().
+// Sets the input and the output of a task; both must be contiguous. `result`: the tensors that
+// result() of the torch work returns.
 void set_memory(const at::Tensor& input, const at::Tensor& output, Tensors result, Task& task);
 // Returns the element counts of the tensors, in the library's dtypes.
 std::vector<uint64_t> counts_of(const Tensors& tensors);

@@ -24,7 +24,7 @@ class Driven {
   virtual ~Driven() = default;
   virtual const Connection* connection() const = 0;
   virtual bool ended() const = 0;
-  // Waits for the call for a while, unless another thread does. Never throws.
+  // Waits for the call for a short time, unless another thread waits for it. Never throws.
   virtual void drive() = 0;
   // Releases the call's handle. A call that has not ended fails with `reason`.
   virtual void let_go(const std::string& reason) = 0;

@@ -29,8 +29,9 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // Run the training. next() runs a step and returns its report, nullopt if there is no further
-  // step; finish() ends the run and returns its report. Both have the format of `tutti train
+  // Run the training. next() runs a step and returns the report of the step, or nullopt if there is
+  // no further step. finish() ends the run and returns the report of the run. Both have the format
+  // of `tutti train
   // --json`.
   std::optional<std::string> next();
   std::string finish();

@@ -200,9 +200,8 @@ typedef struct tutti_call_options {
   const char* algorithm; /* NULL or "auto": the library chooses */
   double timeout;        /* seconds from the call's start until it aborts the communicator with */
                          /* TUTTI_TIMEOUT; 0: the setting TUTTI_TIMEOUT, INFINITY: no deadline */
-  int64_t
-      deterministic; /* nonzero: result bits depend only on the inputs and the number of ranks */
-  int32_t tag;       /* messages: 0 to TUTTI_LARGEST_TAG; a receive also accepts TUTTI_ANY_TAG */
+  int64_t deterministic; /* nonzero: result bits depend only on inputs and number of ranks */
+  int32_t tag; /* messages: 0 to TUTTI_LARGEST_TAG; a receive also accepts TUTTI_ANY_TAG */
   int32_t may_be_shorter; /* receive: nonzero: accept a message shorter than the buffer */
   /* Calls, on any communicator, that must complete before this one starts. If one of them fails,
    * this call fails too. */
@@ -256,15 +255,14 @@ typedef struct tutti_store {
 typedef struct tutti_init_options {
   size_t size; /* sizeof(tutti_init_options_t) */
   int32_t rank;
-  int32_t ranks;              /* number of ranks; 0: rank, size and rendezvous come from the */
-                              /* environment, which otherwise only fills in missing values */
-  const char* master_address; /* rank 0's host name or address, used with master_port */
-  int32_t master_port;        /* a free port on that host */
-  const char*
-      rendezvous_file; /* instead of an address: path of a new file that all ranks can reach */
-  const tutti_store_t* store; /* takes precedence over the address and the file; must stay valid */
-                              /* until this rank has left the job */
-  double timeout;             /* seconds to wait for other ranks; 0: TUTTI_INIT_TIMEOUT */
+  int32_t ranks;               /* number of ranks; 0: rank, size and rendezvous come from the */
+                               /* environment, which otherwise only fills in missing values */
+  const char* master_address;  /* rank 0's host name or address, used with master_port */
+  int32_t master_port;         /* a free port on that host */
+  const char* rendezvous_file; /* instead of an address: a new file that all ranks can reach */
+  const tutti_store_t* store;  /* takes precedence over the address and the file; must stay valid */
+                               /* until this rank has left the job */
+  double timeout;              /* seconds to wait for other ranks; 0: TUTTI_INIT_TIMEOUT */
 } tutti_init_options_t;
 #define TUTTI_INIT_OPTIONS_INIT \
   { sizeof(tutti_init_options_t), 0, 0, NULL, 0, NULL, NULL, 0 }

@@ -1,5 +1,5 @@
-// Creates windows. The ranks exchange what they contribute, and Tutti's window is used if all of
-// them support it. No decision depends on values that only one rank knows.
+// Creates windows. The ranks exchange their contributions, and Tutti serves the window if all ranks
+// support it. No decision depends on values that only one rank knows.
 #include <mpi.h>
 
 #include <algorithm>

@@ -59,7 +59,8 @@ class Listeners {
 class Members {
  public:
   static Members& of_process() {
-    // It is never destroyed; a program that exits without ncclCommDestroy leaks nothing else.
+    // The table is never destroyed, so that exit() does not leave communicators that the program
+    // did not destroy.
     static Members& members = *std::make_unique<Members>().release();
     return members;
   }

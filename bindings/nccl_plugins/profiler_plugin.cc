@@ -38,7 +38,7 @@ std::string hexadecimal(uint64_t number) {
 
 std::string text_of(const char* text) { return text == nullptr ? "?" : text; }
 
-// Describes work in NCCL's queues, which a kernel executes.
+// Describes a collective in NCCL's queues, which a kernel executes.
 template <typename Description>
 Event call_of(const Description& what) {
   Event event{.kind = EventKind::call, .name = text_of(what.coll.func)};

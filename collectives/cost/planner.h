@@ -1,5 +1,6 @@
 // Chooses the algorithm of a call: the one with the shortest time in the cost walk, among the
-// algorithms that support these ranks and whose results have at least the requested Grade.
+// algorithms that support these ranks and whose results have at least the requested Grade. If the
+// communicator is too large to be walked, a rough estimate takes the place of the walk.
 //
 // The choice depends only on values that are the same on all ranks (the call, the shape, the
 // limits, and rank 0's cost model), so all ranks make the same choice without communication. It is

@@ -27,7 +27,8 @@
 //     section 12.7): a concurrent access may see a part of a write or update.
 //   - The owner sees other ranks' writes after fence(), or after wait_signal() for a signal that
 //     followed them. Its plain stores are visible to requests that are served after its next call.
-//   - At most 64 requests of a rank are in flight as messages: further calls block.
+//   - At most 64 messages of a rank that carry requests are in flight, or with Members::may_die at
+//     most 64 to each other rank. Further calls block.
 //
 // Errors: a failure of the window's communicator (a dead rank: Error(rank_died)) fails every call
 // on the window and stops its service. With Members::may_die only calls to the dead rank fail, with

@@ -105,7 +105,8 @@ class Window::State {
     if (link(rank).channel->failed() || link(rank).part.is_closed()) refuse_access(rank);
   }
 
-  // Returns true if `holder` has died. Passed to SharedPart::lock() as its check.
+  // Check that is passed to SharedPart::lock(). Returns is_gone(holder); throws if the window has
+  // failed.
   bool has_died(int holder) const;
 
   // Serves other ranks' requests. An owner that only reads its memory in a loop also calls it, so
@@ -125,7 +126,7 @@ class Window::State {
   // Waits for a short time until any request is served. Throws an error if the window has failed on
   // this rank. The caller passes the same `handles` to successive calls.
   void wait_for_requests(std::vector<std::optional<Work>>& handles);
-  // Returns true if `rank` is dead and the window continues without it.
+  // Returns true if `rank` has died or has ended its part, and the window continues without it.
   bool is_gone(int rank) const;
   bool continues() const { return !together_; }
   // Waits until all surviving ranks have called meet().

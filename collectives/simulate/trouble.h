@@ -10,8 +10,8 @@
 
 namespace tutti {
 
-// Builds the error for two ranks between which no path is left. It names all ranks that are cut off
-// from the larger part of the network.
+// Builds the error for two ranks between which no path is left. It names the ranks, among the first
+// 4096, that are cut off from the larger part of the network.
 Error cut_off(Network& network, int32_t ranks, int32_t from, int32_t to);
 
 // Builds the error for a simulation in which no further event is possible. It names the ranks that

@@ -39,7 +39,7 @@ class Driver {
   Driver& operator=(const Driver&) = delete;
 
   void add(std::shared_ptr<Driven> call);
-  // Returns the calls of a connection whose handles are not released.
+  // Returns the connection's calls whose handles have not been released.
   std::vector<std::shared_ptr<Driven>> of(const Connection& connection);
 
   class Rest;

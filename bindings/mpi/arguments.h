@@ -36,11 +36,12 @@ bool is_refused(const void* data, int64_t count, MPI_Datatype type);
 inline bool is_refused_unless_in_place(const void* data, int64_t count, MPI_Datatype type) {
   return data != MPI_IN_PLACE && is_refused(data, count, type);
 }
-// Checks this rank's own buffer of a call with a root: only the root may pass MPI_IN_PLACE.
+// Returns true if this rank's own buffer in a call with a root is invalid. Only the root may pass
+// MPI_IN_PLACE.
 inline bool is_refused_own(bool is_root, const void* data, int64_t count, MPI_Datatype type) {
   return is_root ? is_refused_unless_in_place(data, count, type) : is_refused(data, count, type);
 }
-// Checks a buffer with one block per rank; block i has counts[i] elements.
+// Returns true if a buffer with one block per rank is invalid. Block i has counts[i] elements.
 template <typename Count>
 bool is_refused(const void* data, const Count* counts, int blocks, MPI_Datatype type) {
   int64_t total = 0;

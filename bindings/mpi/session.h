@@ -25,7 +25,7 @@ namespace tutti::mpi {
 
 // Tutti's counterpart of an MPI communicator.
 struct Channel : std::enable_shared_from_this<Channel> {
-  Communicator communicator;  // empty, on all of its ranks, if Tutti cannot serve it
+  Communicator communicator;  // empty on all ranks if Tutti cannot serve the ranks
   // The MPI communicator. It is null after the program has freed it, which may happen while calls
   // are in flight.
   std::atomic<MPI_Comm> comm = MPI_COMM_NULL;

@@ -54,8 +54,8 @@ class Listeners {
   std::map<std::string, Fd> sockets_;
 };
 
-// The communicators of this process by handle, and for each ncclComm::group the ranks that have not
-// left it and those that are leaving.
+// The communicators of this process by handle, and for each ncclComm::group the number of its ranks
+// that have not begun to leave, and the communicators of the ranks that are leaving.
 class Members {
  public:
   static Members& of_process() {
@@ -107,7 +107,7 @@ using Actions = std::vector<std::function<void()>>;
 struct Meetings {
   int depth = 0;
   std::map<const void*, Actions> by_rank;
-  std::vector<Use> uses;                           // uses by calls that the group's end makes
+  std::vector<Use> uses;                           // for calls that are made at the group's end
   std::vector<std::shared_ptr<ncclComm>> leaving;  // communicators that leave at the group's end
 };
 thread_local Meetings meetings;

@@ -21,7 +21,7 @@ namespace tutti::nccl {
 struct Post {
   uint32_t magic = 0x54504f53;
   int32_t tag = 0;
-  uint64_t number = 0;  // number of the receive; slices refer to it
+  uint64_t number = 0;  // sequence number of the receive, to which slices refer
   uint64_t bytes = 0;   // capacity of the receive
 };
 
@@ -35,7 +35,7 @@ struct Slice {
   uint64_t bytes = 0;
 };
 
-enum class Moved { nothing, some, end };  // `end`: the connection ended or failed (errno, 0: EOF)
+enum class Moved { nothing, some, end };  // `end`: the connection ended (error 0) or failed
 
 class SendStream {
  public:

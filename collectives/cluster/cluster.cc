@@ -183,7 +183,7 @@ class Line {
   Cluster cluster_;
   std::string gpu_;
   std::string inside_kind_;
-  double inside_GBps_ = 0;  // bandwidth in the data sheet
+  double inside_GBps_ = 0;  // data sheet bandwidth of a GPU's link
   bool has_hosts_ = false;
 };
 

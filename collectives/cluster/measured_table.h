@@ -15,8 +15,8 @@ struct MeasuredCall {
   Collective collective = Collective::all_reduce;
   int hosts = 1;
   int gpus = 1;      // number of GPUs per host
-  double bytes = 0;  // in bytes, as nccl-tests counts them
-  double us = 0;     // microseconds, out of place
+  double bytes = 0;  // size of the call, as nccl-tests counts it
+  double us = 0;     // time of the out-of-place call, in microseconds
 };
 
 struct MeasuredTable {

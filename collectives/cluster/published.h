@@ -12,7 +12,7 @@ namespace tutti {
 
 struct PublishedGpu {
   std::string_view name;
-  std::string_view costs;  // class in gpu_costs.h with the link's bandwidth
+  std::string_view costs;  // class in gpu_costs.h that has this GPU's link
   double raw_GBps;         // data sheet bandwidth of the GPU's link, per direction
   double ll_GBps;
 };

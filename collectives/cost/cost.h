@@ -47,7 +47,7 @@ struct Prediction {
   // `cores`: time in seconds for which the busiest core is busy.
   double wire = 0;
   double cores = 0;
-  int32_t host = 0;     // host with that card
+  int32_t host = 0;     // host of the busiest card
   bool enters = false;  // true: the busier direction is the incoming one
   bool rough = false;   // true: computed from one rank's steps, so only `seconds` is known
 };

@@ -12,8 +12,8 @@
 //
 //   simple   a message is written into a slot, then `published` is raised by a release; full
 //            bandwidth
-//   lines    a message is stored as lines of 8 bytes, each with its flag (device/words.h): no wait
-//            for `published`, half the bandwidth (NCCL calls it LL)
+//   lines    a message is stored as lines of 8 data bytes, each with its flag (device/words.h): no
+//            wait for `published`, half the bandwidth (NCCL calls it LL)
 //
 // A message by the simple protocol may be *lent*: it stays in the sender's input or output, where
 // the receiver reads it, and the slot carries only its signature. The sender waits for the readers
@@ -137,7 +137,7 @@ struct Part {
 // A step that the threads of a block run together, in order. It may receive one message and send
 // one. Its result goes to `dst` and into the sent message.
 struct DeviceStep {
-  uint64_t signature = 0;  // signature of its messages
+  uint64_t signature = 0;  // signature of the step's messages
   int32_t receives = -1;   // port of the received message; -1: none
   int32_t sends = -1;      // port of the sent message; -1: none
   uint32_t first_part = 0;

@@ -80,7 +80,7 @@ class CopyCalls {
   // to or from this rank.
   const cuda::SharedMemory signals_;
   std::vector<cuda::ImportedMemory> imported_;
-  std::vector<std::byte*> signals_of_;  // by rank
+  std::vector<std::byte*> signals_of_;  // by rank: its signals as mapped here
   cuda::CallOrder order_;
   std::atomic<uint32_t> calls_{0};
 };

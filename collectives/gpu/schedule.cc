@@ -106,7 +106,7 @@ class InOrder {
  private:
   struct Loan {
     int32_t to = 0;
-    uint32_t messages = 0;  // number of messages sent to that peer, including this one
+    uint32_t messages = 0;  // number of messages sent to `to`, including the loan
   };
 
   bool proceed(size_t rank) {

@@ -163,7 +163,7 @@ class Reader {
     take_from_budget(gpu.scratch_chunks);
 
     const std::vector<pugi::xml_node> nodes = children(node, "tb");
-    std::map<int32_t, int32_t> positions;  // index by id
+    std::map<int32_t, int32_t> positions;  // index of a threadblock by its ID
     for (const pugi::xml_node& tb : nodes) {
       enter(tb, {.gpu = id});
       const int32_t tb_id = number(tb, "id", 0, kMostChunks);

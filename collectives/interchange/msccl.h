@@ -60,7 +60,7 @@ struct MscclGpu {
 };
 
 struct MscclAlgorithm {
-  std::string file;  // name for messages
+  std::string file;  // file name, for error texts
   std::string name;
   Collective collective = Collective::all_reduce;
   bool in_place = false;  // true: input and output are the same memory

@@ -95,7 +95,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   uint64_t request_end_ = 0;
   int request_source_ = 0;
   std::mutex added_mutex_;
-  std::vector<Bytes> added_;  // by rank: the next message
+  std::vector<Bytes> added_;  // by rank: the message that collects requests
   std::mutex sent_mutex_;
   std::deque<Work> sent_;  // this rank's latest messages
   std::atomic<uint32_t> tags_{0};

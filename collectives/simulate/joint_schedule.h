@@ -43,7 +43,7 @@ class JointSchedule {
   // Makes `later` begin after `earlier` has ended.
   void order(int32_t rank, Step earlier, Step later);
 
-  // Returns the whole schedule and leaves this one empty.
+  // Returns the schedule and leaves this object empty.
   Schedule take();
 
  private:

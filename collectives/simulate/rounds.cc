@@ -165,7 +165,7 @@ void play_everyone(const Rounds& rounds, Network& network, int ranks, Simulation
   }
   const double scale = static_cast<double>(rounds.count) / static_cast<double>(chosen.size());
   const bool has_all = static_cast<int64_t>(chosen.size()) == rounds.count;
-  std::map<LikeArcs, std::pair<double, int>> like;  // number of messages, number of arcs
+  std::map<LikeArcs, std::pair<double, int>> like;  // numbers of messages and arcs
   for (Arc arc = 0; arc < network.graph().arcs(); ++arc) {
     auto& [messages, arcs] = like[likeness(network, arc)];
     messages += load[static_cast<size_t>(arc)];

@@ -372,13 +372,13 @@ class Simulation {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   uint64_t next_event_ = 0;
   std::vector<std::pair<int32_t, uint32_t>> ready_;  // steps that are ready, with their slices
-  std::vector<int32_t> waits_;                       // by slice, then step; -1: done
+  std::vector<int32_t> waits_;       // by slice, then step: number of awaited events; -1: done
   std::vector<int32_t> sends_left_;  // by slice, then step: number of messages to send
   std::vector<int32_t> sender_;      // by message: the step that sends it
   // One queue per connection: messages with their slices. The first one is in flight, the others
   // wait.
   std::vector<std::deque<std::pair<int32_t, uint32_t>>> queues_;
-  std::vector<double> processor_free_;  // by walked rank
+  std::vector<double> processor_free_;  // by walked rank: when it is free
   std::vector<double> ends_;
   std::vector<Transfer> transfers_;  // transfers by flow
   std::vector<double> traffic_;      // bytes by arc

@@ -55,7 +55,7 @@ struct SimulationResult {
   int64_t messages = 0;
   double bytes_sent = 0;       // bytes sent by all ranks together
   std::optional<Arc> busiest;  // most heavily used link, with direction
-  double busiest_part = 0;     // fraction of its bandwidth that was used
+  double busiest_part = 0;     // fraction of that link's bandwidth that was used
 };
 
 // Simulates the schedule. Throws an Error(rank_died) that names the ranks that wait for a failed

@@ -108,7 +108,7 @@ class Backend final : public c10d::Backend {
   const std::shared_ptr<Connection> connection_;
   const c10::intrusive_ptr<c10d::Store> store_;
   std::atomic<std::chrono::milliseconds> timeout_;
-  std::atomic<uint64_t> collectives_{0};  // number of started collectives: the same on all ranks
+  std::atomic<uint64_t> collectives_{0};  // number of started collectives, equal on all ranks
   uint64_t monitored_barriers_ = 0;
   // Calls started between startCoalescing() and endCoalescing(), which one thread calls; nullopt at
   // other times.

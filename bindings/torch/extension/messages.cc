@@ -1,4 +1,4 @@
-// send, recv, barriers, and coalesced calls.
+// Implements the Backend's messages, barriers and coalesced calls.
 #include <c10/util/Exception.h>
 
 #include <string>

@@ -61,7 +61,7 @@ class Run {
   int index_of(const std::string& name);
 
   std::unique_ptr<training::Session> session_;
-  bool busy_ = false;  // true: a thread is inside
+  bool busy_ = false;  // true: a thread is inside a call
   pid_t process_ = ::getpid();
 };
 

@@ -29,10 +29,10 @@ bool is_own_rank(MPI_Comm comm, int rank);
 // Returns true if `data` is invalid for `count` elements of the type: MPI_IN_PLACE, or null (unless
 // the type has absolute addresses).
 bool is_refused_place(const void* data, int64_t count, MPI_Datatype type);
-// Returns true if is_refused_place() does, `count` is negative, or the type is null or not
+// Returns true if is_refused_place() returns true, `count` is negative, or the type is null or not
 // committed.
 bool is_refused(const void* data, int64_t count, MPI_Datatype type);
-// Returns true if is_refused() does, except for MPI_IN_PLACE, which is valid here.
+// Returns is_refused(), except that MPI_IN_PLACE is valid.
 inline bool is_refused_unless_in_place(const void* data, int64_t count, MPI_Datatype type) {
   return data != MPI_IN_PLACE && is_refused(data, count, type);
 }

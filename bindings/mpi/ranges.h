@@ -25,7 +25,7 @@ inline constexpr Range kNever = {1, 0};
 constexpr Range from(uint64_t bytes) { return {bytes, kUnknown}; }
 constexpr Range up_to(uint64_t bytes) { return {0, bytes}; }
 
-// Ranges indexed by Call, one for each Form.
+// Ranges is indexed by Call, and RangesOfForms by Form.
 using Ranges = std::array<Range, kRangedCalls>;
 using RangesOfForms = std::array<Ranges, kForms>;
 extern const RangesOfForms kMeasured;

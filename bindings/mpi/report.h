@@ -75,7 +75,8 @@ std::string name(Form form, Call call);
 void count_atomically(bool atomically);
 void count(Form form, Call call, Outcome outcome);
 
-// Returns a table of this process's calls, a line per kind; empty if there were none.
+// Returns a table of this process's calls with one line per MPI function; empty if there were no
+// calls.
 std::string report();
 
 }  // namespace tutti::mpi

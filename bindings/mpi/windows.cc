@@ -282,7 +282,7 @@ class WindowTable {
   std::atomic<uint64_t> changes_{0};
 };
 
-// The table is never destroyed, for the same reason as Requests.
+// The table is never destroyed, so that exit() does not end windows that the program has not freed.
 WindowTable& window_table = *std::make_unique<WindowTable>().release();
 
 }  // namespace

@@ -101,7 +101,7 @@ void meet_others(const void* rank, std::function<void()> action);
 // Runs an action on a communicator as the function above runs an action. The thread that runs the
 // action holds a Use of the communicator.
 void meet_others(const Use& comm, std::function<void(ncclComm&)> action);
-// Keeps the communicator alive until the end of the group, when the call is made.
+// Within a group, keeps the communicator alive until the end of the group, when its calls are made.
 void use_in_group(Use comm);
 void begin_group();
 void end_group();

@@ -82,7 +82,8 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
   return guarded([&] {
     checked(comms, "the output pointer for the communicators");
     if (count < 1) invalid(cat("invalid number of devices ", count));
-    // The contexts are created before the group begins, because this throws if a device is missing.
+    // The contexts are created before the group begins, because creating a context throws if the
+    // device is missing.
     std::vector<tutti::cuda::Context> contexts;
     for (int rank = 0; rank < count; ++rank) {
       contexts.emplace_back(devices == nullptr ? rank : devices[rank]);

@@ -65,7 +65,7 @@ class Listener {
 
   Handle handle_;
   bootstrap::Acceptor acceptor_;
-  std::map<uint64_t, Streams> coming_;  // by the sender's number
+  std::map<uint64_t, Streams> coming_;  // by the connection's number in the hello
   std::vector<Streams> come_;
 };
 

@@ -1,5 +1,5 @@
 // The profiler plugin: one implementation, and for each version of NCCL's interface the struct that
-// NCCL looks up. A failure here never makes a call of NCCL fail.
+// NCCL looks up. A failure to record an event never makes a call of NCCL fail.
 #include <unistd.h>
 
 #include <atomic>

@@ -49,7 +49,7 @@ struct Cluster {
   ClusterLink inside;
   ClusterLink between;
   // NVLink SHARP (NVLS): bandwidth of a GPU's link when the switch computes sums (0: there is no
-  // such switch), and the fixed time of such a call.
+  // such switch), and the additional fixed time of a call whose sums the switch computes.
   double sums_GBps = 0;
   double sums_us = 0;
   bool sums_between = false;  // true: switches between hosts also compute sums (SHARP)

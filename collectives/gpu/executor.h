@@ -51,8 +51,8 @@ class DeviceCall {
 // Runs the calls of one rank. Not thread-safe except stop() and mismatch().
 class Executor {
  public:
-  // Allocates the mailboxes. `device`: this rank's GPU. Throws if the build has no kernels for it.
-  // Call connect() next.
+  // Allocates the mailboxes. `device`: this rank's GPU. Throws if the build has no kernels for this
+  // GPU. Call connect() next.
   Executor(int rank, int ranks, int device, const MailboxShape& shape);
   // Maps the peers' mailboxes. Collective. Throws on all ranks if one cannot access another's
   // memory; the error of the rank that noticed it states the reason.

@@ -62,7 +62,7 @@ struct Shared {
 };
 
 // Returns the size of Shared and the arrays behind it: the ports, and for each loan the number of
-// messages on its port up to and including the loan's.
+// messages on its port up to and including the loan's message.
 constexpr uint64_t shared_bytes(uint64_t ports, uint64_t lends) {
   return sizeof(Shared) + ports * sizeof(Port) + lends * sizeof(uint64_t);
 }

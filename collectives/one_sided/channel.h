@@ -25,7 +25,7 @@ namespace tutti::one_sided {
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
   // Creates the channel. `ranks` connects the ranks and is used only by this channel. Requests are
-  // accepted from `source`, which may be kAnySource. `part` outlives the channel.
+  // accepted from `source`, which may be kAnySource. The requests operate on `part`.
   Channel(Communicator ranks, int source, std::shared_ptr<OwnPart> part);
 
   // Waits until all ranks of the channel have called meet().

@@ -17,7 +17,8 @@ namespace tutti {
 namespace {
 
 constexpr double kBytesPerUs = 1e3;  // bytes per us at 1 GB/s
-// Events closer than rounding errors are simultaneous.
+// Events whose times differ by less than this fraction are simultaneous, because times have
+// rounding errors.
 constexpr double kSameMoment = 1e-12;
 
 using Flow = FairSharing::Flow;

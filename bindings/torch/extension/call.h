@@ -1,4 +1,4 @@
-// A library call of a process group: its operands, its state, and the work on its completion.
+// A library call of a process group: its operands, its state, and the actions on its completion.
 #pragma once
 
 #include <ATen/core/ivalue.h>

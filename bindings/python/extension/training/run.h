@@ -21,8 +21,8 @@ namespace tutti::python {
 
 class Run {
  public:
-  // Prepares a run. `communicator`: a capsule of a tutti_comm_t. `words`: options as on the command
-  // line, which override a configuration in JSON.
+  // Prepares a run. `communicator`: a capsule of a tutti_comm_t. `configuration`: settings in JSON.
+  // `words`: options as on the command line, which override the configuration.
   Run(const nanobind::capsule& communicator, const std::vector<std::string>& words,
       const std::string& configuration);
   ~Run() { close(); }

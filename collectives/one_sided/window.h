@@ -6,7 +6,7 @@
 //   window.put(as_const(buffer), /*rank=*/2, /*offset=*/64);
 //   window.accumulate({ones, 4, DType::f32}, 2, 128, ReduceOp::sum);
 //   window.flush(2);                 // rank 2's memory has both now
-//   window.signal(2, /*slot=*/0);    // after them: rank 2 may wait_signal(0, 1)
+//   window.signal(2, /*slot=*/0);    // rank 2 waits for it: wait_signal(0)
 //
 // Memory shared by the ranks of a host (allocate(), or memory from Communicator::allocate() and
 // register_memory()) is accessed in place without help from its owner. Over UCX and libfabric,
@@ -26,7 +26,8 @@
 //     each other, including the owner's own. put() and get() are not atomic, as in MPI (MPI 4.1,
 //     section 12.7): a concurrent access may see a part of a write or update.
 //   - The owner sees other ranks' writes after fence(), or after wait_signal() for a signal that
-//     followed them. Its plain stores are visible to requests that are served after its next call.
+//     followed them. The owner's plain stores are visible to requests that are
+//     served after its next call.
 //   - At most 64 messages of a rank that carry requests are in flight, or with Members::may_die at
 //     most 64 to each other rank. Further calls block.
 //

@@ -226,7 +226,7 @@ void Window::State::send_added() {
 
 // Waits on the first channel that has not failed. The wait progresses all calls of the job.
 void Window::State::wait_for_requests(std::vector<std::optional<Work>>& handles) {
-  // A single rank has no channels.
+  // With Members::may_die, a single rank has no channels.
   if (channels_.empty()) return std::this_thread::sleep_for(kTurn);
   handles.resize(channels_.size());
   if (together_) return channels_[0]->wait_for_request(handles[0], kLookAgain);

@@ -57,7 +57,8 @@ class Window::State {
       send();
       remote->count_message();
     }
-    // Calls Channel::ask() in order with accesses.
+    // Flushes this rank's puts by `remote`, then calls Channel::ask(). Its answer shows that the
+    // owner has served all earlier messages.
     void ask(const one_sided::Header& header, void* answer, uint64_t bytes) const;
   };
   const Link& link(int rank) const { return links_[static_cast<size_t>(rank)]; }

@@ -7,8 +7,8 @@
 
 namespace tutti {
 
-// Returns the communicator of a handle, which stays valid after the handle is freed. Throws
-// Error(invalid_argument) for NULL.
+// Returns the communicator of a handle. The communicator stays valid after the handle is freed.
+// Throws Error(invalid_argument) for NULL.
 Communicator communicator_of(tutti_comm_t* comm);
 
 }  // namespace tutti

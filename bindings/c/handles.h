@@ -103,8 +103,8 @@ Options known_part(const Options* given, const char* what) {
 }
 
 std::chrono::nanoseconds nanoseconds_of(double seconds);
-// A call's options, including the works that they refer to. An object must not outlive the call,
-// because a Work refers to its communicator.
+// A call's options, including the works that they refer to. An OptionsOfCall must not outlive the
+// call, because a Work refers to its communicator.
 class OptionsOfCall {
  public:
   explicit OptionsOfCall(const tutti_call_options_t* given);
@@ -125,7 +125,7 @@ Buffer buffer_from(const tutti_buffer_t& given);
 ConstBuffer const_buffer_from(const tutti_buffer_t& given);
 ReduceOp op_from(tutti_op_t op);
 
-// Starts a call and returns its handle to the caller.
+// Starts a call and sets *work to its handle.
 template <typename Begin>
 tutti_status_t begin(tutti_work_t** work, Begin call) {
   return guarded([&] {

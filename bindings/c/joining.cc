@@ -78,7 +78,7 @@ Job job_from(const tutti_init_options_t& options) {
   return job;
 }
 
-// Logs misspelt variables once per process.
+// Logs warnings about settings, such as misspelt variables, once per process.
 void log_settings_warnings() {
   static std::once_flag once;
   std::call_once(once, [] {

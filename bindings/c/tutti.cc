@@ -90,7 +90,7 @@ tutti_status_t tutti_create(tutti_comm_t* comm, const int32_t* ranks, size_t cou
   return guarded([&] {
     checked(created, "the output pointer for the communicator") = nullptr;
     if (count > 0) checked(ranks, "the list of ranks");
-    // Checked before the list is read, because a longer list cannot be valid.
+    // The length is checked before the list is read, because a longer list cannot be valid.
     if (count > static_cast<size_t>(of(comm).size())) {
       invalid(
           cat("a list of ", count, " ranks exceeds the communicator's size of ", of(comm).size()));

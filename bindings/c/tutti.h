@@ -200,7 +200,7 @@ typedef struct tutti_call_options {
   const char* algorithm; /* NULL or "auto": the library chooses */
   double timeout;        /* seconds from the call's start until it aborts the communicator with */
                          /* TUTTI_TIMEOUT; 0: the setting TUTTI_TIMEOUT, INFINITY: no deadline */
-  int64_t deterministic; /* nonzero: the bits depend on the inputs and the number of ranks only */
+  int64_t deterministic; /* nonzero: result bits depend only on inputs and number of ranks */
   int32_t tag; /* messages: 0 to TUTTI_LARGEST_TAG; a receive also accepts TUTTI_ANY_TAG */
   int32_t may_be_shorter; /* receive: nonzero: accept a message shorter than the buffer */
   /* Calls, on any communicator, that must complete before this one starts. If one of them fails,
@@ -208,8 +208,9 @@ typedef struct tutti_call_options {
   tutti_work_t* const* after;
   size_t after_count;
   int64_t queue; /* the queue that orders the call: 0, or one of tutti_open_queues() */
-  /* Format in which f32 elements travel, the same on all ranks. Elements are rounded when sent, and
-   * partial sums when forwarded. All ranks get the values that travelled, and so the same bits. */
+  /* Wire format of f32 elements; it must be the same on all ranks. Elements are rounded to this
+   * format when they are sent, and partial sums are rounded when they are forwarded. All ranks
+   * store the rounded values, so their results have the same bits. */
   int64_t wire; /* tutti_wire_t */
 } tutti_call_options_t;
 #define TUTTI_CALL_OPTIONS_INIT \
@@ -232,10 +233,11 @@ typedef struct tutti_message {
   { sizeof(tutti_message_t), 0, 0, 0, 0 }
 
 /* A key-value store of short strings, supplied by the caller, that all ranks can reach (MPI's or
- * PMIx's key exchange, a Redis, torch's Store). Ranks find each other through it: it holds a single
- * value, the address of rank 0. set() and get() return a negative number on failure. A failed get()
- * is repeated until the timeout, so a store may recover. All functions are called by tutti_init(),
- * or by a thread of the library until tutti_init_end() returns. */
+ * PMIx's key exchange, a Redis, torch's Store). Ranks find each other through the store: the
+ * library keeps a single value in it, the address of rank 0. set() and get() return a negative
+ * number on failure. A failed get() is repeated until the timeout, so a store may recover. All
+ * functions are called by tutti_init(), or by a thread of the library until tutti_init_end()
+ * returns. */
 #define TUTTI_STORE_VALUE 1024
 typedef struct tutti_store {
   size_t size; /* sizeof(tutti_store_t) */
@@ -257,7 +259,7 @@ typedef struct tutti_init_options {
                                /* environment, which otherwise only fills in missing values */
   const char* master_address;  /* rank 0's host name or address, used with master_port */
   int32_t master_port;         /* a free port on that host */
-  const char* rendezvous_file; /* instead: path of a new file that all ranks can reach */
+  const char* rendezvous_file; /* instead of an address: a new file that all ranks can reach */
   const tutti_store_t* store;  /* takes precedence over the address and the file; must stay valid */
                                /* until this rank has left the job */
   double timeout;              /* seconds to wait for other ranks; 0: TUTTI_INIT_TIMEOUT */
@@ -333,16 +335,16 @@ TUTTI_API tutti_status_t tutti_init(tutti_comm_t** comm, const tutti_init_option
 /* Join the job as tutti_init() does, but in two steps, so that one thread can drive several ranks.
  * Such a thread calls tutti_init_begin() for all of its ranks, then tutti_init_end() for each of
  * them, and makes their calls in groups. tutti_init_begin() does not block. tutti_init_end()
- * blocks, frees `joining`, and sets *comm as tutti_init() does, or to NULL on error. Each handle
- * must be ended. Destroy the highest rank first: a leaving rank waits up to two seconds for the
- * ranks below it in the control tree. */
+ * blocks, frees `joining`, and sets *comm as tutti_init() does, or to NULL on error. Every handle
+ * must be passed to tutti_init_end(). Destroy the highest rank first: a leaving rank waits up to
+ * two seconds for the ranks below it in the control tree. */
 typedef struct tutti_joining tutti_joining_t;
 TUTTI_API tutti_status_t tutti_init_begin(tutti_joining_t** joining,
                                           const tutti_init_options_t* options);
 TUTTI_API tutti_status_t tutti_init_end(tutti_joining_t* joining, tutti_comm_t** comm);
 
-/* Splits the communicator: ranks with the same color form a new one, ordered by key and then by
- * rank. Collective; blocks. A rank with a negative color gets none: *result is NULL. */
+/* Splits the communicator: ranks with the same color form a new communicator, ordered by key and
+ * then by rank. Collective; blocks. On a rank with a negative color, *result is NULL. */
 TUTTI_API tutti_status_t tutti_split(tutti_comm_t* comm, int32_t color, int32_t key,
                                      tutti_comm_t** result);
 
@@ -362,11 +364,11 @@ TUTTI_API void tutti_destroy(tutti_comm_t* comm);
 #define TUTTI_MOST_QUEUES 16
 TUTTI_API tutti_status_t tutti_open_queues(tutti_comm_t* comm, int32_t count);
 
-/* Creates a communicator of `count` ranks of this one, in the given order. Collective among these
- * ranks only; blocks. Threads may create communicators of different ranks concurrently; `tag` (0 to
- * TUTTI_LARGEST_TAG) distinguishes concurrent calls with the same ranks. TUTTI_INVALID_ARGUMENT if
- * the list is invalid or lacks this rank; TUTTI_MISMATCH if the lists differ in order;
- * TUTTI_TIMEOUT if one of the ranks does not call. */
+/* Creates a communicator of `count` ranks of `comm`, in the order of `ranks`. Collective among
+ * these ranks only; blocks. Threads may create communicators of different ranks concurrently; `tag`
+ * (0 to TUTTI_LARGEST_TAG) distinguishes concurrent calls with the same ranks.
+ * TUTTI_INVALID_ARGUMENT if the list is invalid or lacks this rank; TUTTI_MISMATCH if the lists
+ * differ in order; TUTTI_TIMEOUT if one of the ranks does not call. */
 TUTTI_API tutti_status_t tutti_create(tutti_comm_t* comm, const int32_t* ranks, size_t count,
                                       int32_t tag, tutti_comm_t** created);
 
@@ -426,10 +428,10 @@ TUTTI_API tutti_status_t tutti_free(tutti_comm_t* comm, void* data);
 /* Makes existing memory readable in place by the other ranks of the host, until tutti_deregister()
  * of the same pointer, or until the communicator is destroyed. The whole pages of the range keep
  * their addresses and contents, but become shared pages. Local. No thread may access the memory
- * during either call. Free it only after the registration has ended (memory freed earlier is no
- * longer lent, nor is private memory mapped at its address). TUTTI_INVALID_ARGUMENT if it is not
- * plain private memory (malloc), is locked (mlock), or is already registered; TUTTI_SYSTEM if there
- * is no room.
+ * during either call. Free it only after the registration has ended (if memory is freed earlier,
+ * other ranks no longer read it in place, nor private memory that is mapped at its address later).
+ * TUTTI_INVALID_ARGUMENT if it is not plain private memory (malloc), is locked (mlock), or is
+ * already registered; TUTTI_SYSTEM if there is no room.
  *
  * A device that had pinned the pages (cudaHostRegister, ibv_reg_mr) would silently keep using the
  * old pages, so pin memory after its registration, and unpin it before tutti_deregister(). A forked
@@ -494,8 +496,9 @@ TUTTI_API tutti_status_t tutti_put(tutti_window_t* window, tutti_buffer_t from, 
 /* Reads from byte `offset` of the part of `rank`; blocks until the data has arrived. */
 TUTTI_API tutti_status_t tutti_get(tutti_window_t* window, tutti_buffer_t into, int32_t rank,
                                    uint64_t offset);
-/* Computes window[i] = window[i] op from[i], from byte `offset` of the part of `rank` on; `op` must
- * not be TUTTI_AVG, TUTTI_PREMUL_SUM or TUTTI_USER. Returns once `from` may be changed. */
+/* Computes window[i] = window[i] op from[i], where window[0] is at byte `offset` of the part of
+ * `rank`; `op` must not be TUTTI_AVG, TUTTI_PREMUL_SUM or TUTTI_USER. Returns once `from` may be
+ * changed. */
 TUTTI_API tutti_status_t tutti_accumulate(tutti_window_t* window, tutti_buffer_t from, int32_t rank,
                                           uint64_t offset, tutti_op_t op);
 /* Writes `desired` if the integer at byte `offset` of the part of `rank` equals `expected`; sets
@@ -513,7 +516,7 @@ TUTTI_API tutti_status_t tutti_wait_signal(tutti_window_t* window, int32_t slot,
 /* Blocks until all earlier calls of this rank to `rank` have taken effect there. -1 means all
  * ranks. */
 TUTTI_API tutti_status_t tutti_flush(tutti_window_t* window, int32_t rank);
-/* Flushes to all ranks, then performs a barrier. Collective; blocks. */
+/* Flushes this rank's calls to all ranks, then performs a barrier. Collective; blocks. */
 TUTTI_API tutti_status_t tutti_fence(tutti_window_t* window);
 
 /* ---- blocking calls: complete when they return ---- */
@@ -554,8 +557,8 @@ TUTTI_API tutti_status_t tutti_gather(tutti_comm_t* comm, tutti_buffer_t input,
                                       tutti_buffer_t output, int32_t root,
                                       const tutti_call_options_t* options);
 
-/* Distributes the root's input. `input`, used at the root only, has size * n elements; rank r gets
- * the n elements from r * n on. `output` has n elements. */
+/* Distributes the root's input. `input`, used at the root only, has size * n elements; rank r
+ * receives elements r * n to r * n + n - 1. `output` has n elements. */
 TUTTI_API tutti_status_t tutti_scatter(tutti_comm_t* comm, tutti_buffer_t input,
                                        tutti_buffer_t output, int32_t root,
                                        const tutti_call_options_t* options);

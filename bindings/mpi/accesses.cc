@@ -72,7 +72,8 @@ int64_t bytes_of(const ServedWindow& window, const Target& target, uint64_t size
   return bytes;
 }
 
-// Returns the address of the elements in this rank's memory. Empty ranges may have any address.
+// Returns the address at which this rank has mapped the target's elements. Empty ranges may have
+// any address.
 std::byte* place_of(const ServedWindow& window, const Target& target) {
   if (target.count == 0) return window.data(target.rank);
   if (const uint64_t size = common_size(target.type); size != 0) {
@@ -110,8 +111,8 @@ void move(Run from, Run to) {
 
 // ---- reductions
 
-// Returns the predefined type that all elements of a type have; null if there are several, or it is
-// unknown.
+// Returns the predefined type that all elements of a type have; null if the elements have several
+// types, or an unknown type.
 MPI_Datatype base_of(MPI_Datatype type) {
   int integers = 0;
   int addresses = 0;

@@ -1,6 +1,6 @@
 // Implements the one-sided calls on windows that Tutti serves, for counts of any integer type. The
-// argument `theirs` calls the MPI library's own function with the caller's arguments. It is used
-// for windows of the MPI library, and for arguments that the MPI library rejects.
+// argument `theirs` calls the MPI library's own function with the caller's arguments. `theirs` is
+// used for windows of the MPI library, and for arguments that the MPI library rejects.
 #pragma once
 
 #include <mpi.h>

@@ -1,6 +1,6 @@
-// Detects arguments that the MPI library rejects, as far as one rank can. Such a call is left to
-// the MPI library: the program gets the expected error class, text and handler, and Tutti has
-// exchanged nothing yet.
+// Detects arguments that the MPI library rejects, as far as one rank can detect them. Such a call
+// is left to the MPI library: the program gets the expected error class, text and handler, and
+// Tutti has exchanged nothing yet.
 #pragma once
 
 #include <mpi.h>
@@ -29,18 +29,19 @@ bool is_own_rank(MPI_Comm comm, int rank);
 // Returns true if `data` is invalid for `count` elements of the type: MPI_IN_PLACE, or null (unless
 // the type has absolute addresses).
 bool is_refused_place(const void* data, int64_t count, MPI_Datatype type);
-// Returns true if is_refused_place() does, `count` is negative, or the type is null or not
+// Returns true if is_refused_place() returns true, `count` is negative, or the type is null or not
 // committed.
 bool is_refused(const void* data, int64_t count, MPI_Datatype type);
-// Returns true if is_refused() does, except for MPI_IN_PLACE, which is valid here.
+// Returns is_refused(), except that MPI_IN_PLACE is valid.
 inline bool is_refused_unless_in_place(const void* data, int64_t count, MPI_Datatype type) {
   return data != MPI_IN_PLACE && is_refused(data, count, type);
 }
-// Checks this rank's own buffer of a call with a root: only the root may pass MPI_IN_PLACE.
+// Returns true if this rank's own buffer in a call with a root is invalid. Only the root may pass
+// MPI_IN_PLACE.
 inline bool is_refused_own(bool is_root, const void* data, int64_t count, MPI_Datatype type) {
   return is_root ? is_refused_unless_in_place(data, count, type) : is_refused(data, count, type);
 }
-// Checks a buffer with one block per rank; block i has counts[i] elements.
+// Returns true if a buffer with one block per rank is invalid. Block i has counts[i] elements.
 template <typename Count>
 bool is_refused(const void* data, const Count* counts, int blocks, MPI_Datatype type) {
   int64_t total = 0;

@@ -1,6 +1,6 @@
-// Tutti's implementation of each MPI call, for counts of any integer type. The first argument
-// selects blocking or not (session.h). The last, `theirs`, calls the MPI library's own function
-// with the caller's arguments, for calls that fall through.
+// Tutti's implementation of each MPI call, for counts of any integer type. The first argument,
+// Blocking or Starting (session.h), selects the form of the call. The last, `theirs`, calls the MPI
+// library's own function with the caller's arguments, for calls that fall through.
 //
 // For data movements the decision depends on the number of bytes, which MPI requires to be equal on
 // all ranks. If each rank knows only its own number of bytes (v-calls with roots, alltoallv), the

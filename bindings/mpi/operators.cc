@@ -32,8 +32,8 @@ struct HashOfBoth {
   }
 };
 
-// Makes an operator without a Tutti kernel, which is applied element by element; `dst` may alias
-// either input.
+// Makes an operator that has no Tutti kernel. The operator is applied element by element, and `dst`
+// may alias either input.
 template <typename T, typename Combine>
 Reduction by_elements(Combine combine) {
   const auto all = [combine](void* dst, const void* a, const void* b, uint64_t bytes, DType) {
@@ -196,7 +196,7 @@ class Predefined {
     add_complex<Long>(MPI_CXX_LONG_DOUBLE_COMPLEX);
   }
 
-  // Adds a type of pairs. Of equal values, the lower index is taken.
+  // Adds a type of pairs. If values are equal, the lower index is taken.
   template <typename Value, typename Index>
   void add_pair(MPI_Datatype type) {
     struct Pair {

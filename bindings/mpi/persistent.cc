@@ -1,4 +1,5 @@
-// MPI 4's persistent calls, for libraries that have them: counted, and left to the library.
+// Intercepts MPI 4's persistent calls if the MPI library has them: counts the calls, and leaves
+// them to the library.
 #include <mpi.h>
 
 #include "bindings/mpi/report.h"

@@ -1,6 +1,6 @@
 // The sizes for which Tutti handles a call, unless TUTTI_MPI_SMALLEST overrides them. At these
-// sizes, Tutti was measured to be no slower than the MPI library. There is a file of numbers for
-// each MPI library.
+// sizes, Tutti was measured to be no slower than the MPI library. The ranges for each MPI library
+// are in a file of their own, such as ranges_mpich.cc.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ inline constexpr Range kNever = {1, 0};
 constexpr Range from(uint64_t bytes) { return {bytes, kUnknown}; }
 constexpr Range up_to(uint64_t bytes) { return {0, bytes}; }
 
-// Ranges indexed by Call, one for each Form.
+// Ranges is indexed by Call, and RangesOfForms by Form.
 using Ranges = std::array<Range, kRangedCalls>;
 using RangesOfForms = std::array<Ranges, kForms>;
 extern const RangesOfForms kMeasured;

@@ -71,11 +71,12 @@ std::string_view name(Call call);
 // Returns MPI's name of the call in this form: "Iallreduce".
 std::string name(Form form, Call call);
 
-// Sets if count() must be atomic, because threads of the program may call MPI concurrently.
+// Makes count() atomic if `atomically`, for programs whose threads may call MPI concurrently.
 void count_atomically(bool atomically);
 void count(Form form, Call call, Outcome outcome);
 
-// Returns a table of this process's calls, a line per kind; empty if there were none.
+// Returns a table of this process's calls with one line per MPI function; empty if there were no
+// calls.
 std::string report();
 
 }  // namespace tutti::mpi

@@ -1,11 +1,12 @@
 // Implements non-blocking calls that Tutti executes and the program sees as requests of the MPI
 // library.
 //
-// The program receives a generalized request of the MPI library, which may be in one array with
-// message requests. Only the program's own threads call MPI: every test or wait on any request
-// (completion.cc) makes progress on Tutti's calls, and completes the requests of finished ones. If
-// the program makes no such call for a millisecond, because it is in a receive or computes, a
-// helper thread makes progress on Tutti's calls, because other ranks may be waiting for them.
+// The program receives a generalized request of the MPI library. It may pass this request in one
+// array with requests of messages. Only the program's own threads call MPI: every test or wait on
+// any request (completion.cc) makes progress on Tutti's calls, and completes the requests of
+// finished ones. If the program makes no such call for a millisecond, because it is in a receive or
+// computes, a helper thread makes progress on Tutti's calls, because other ranks may be waiting for
+// them.
 #pragma once
 
 #include <mpi.h>
@@ -61,7 +62,8 @@ class Requests {
   static bool any() { return in_flight_.load(std::memory_order_acquire) > 0; }
   // Makes progress on all calls, and completes the requests of those that have ended.
   void progress();
-  // Blocks until Tutti's call behind this request has ended; returns at once if there is none.
+  // Blocks until Tutti's call behind this request has ended; returns at once if the request is not
+  // Tutti's.
   void wait(MPI_Request request);
   // Suspends the helper thread while a function that the program supplied may run, because only the
   // program's threads may execute it.

@@ -200,8 +200,8 @@ class Session {
     return channel;
   }
 
-  // Creates the channel, with the same result on all ranks of the communicator, which call this in
-  // their first call on it.
+  // Creates the channel, with the same result on all ranks of the communicator. All of them call
+  // make() in their first blocking call on the communicator.
   void make(MPI_Comm comm, Channel& channel) {
     int is_inter = 0;
     PMPI_Comm_test_inter(comm, &is_inter);
@@ -298,7 +298,8 @@ void begin() {
   count_atomically(level == MPI_THREAD_MULTIPLE);
   try {
     session = std::make_unique<Session>().release();
-    // An invalid setting is invalid on all ranks, so none of them joins.
+    // Session() throws if a setting is invalid. The setting is invalid on all ranks, so the job
+    // aborts.
   } catch (const std::exception& error) {
     std::cerr << cat("tutti mpi: ", error.what(), '\n');
     PMPI_Abort(MPI_COMM_WORLD, 1);

@@ -25,9 +25,9 @@ namespace tutti::mpi {
 
 // Tutti's counterpart of an MPI communicator.
 struct Channel : std::enable_shared_from_this<Channel> {
-  Communicator communicator;  // empty, on all of its ranks, if Tutti cannot serve it
-  // The MPI communicator. It is null after the program has freed it, which may happen while calls
-  // are in flight.
+  Communicator communicator;  // empty on all ranks if Tutti cannot serve the ranks
+  // The MPI communicator. It is null once the program has freed it; calls may still be in flight
+  // then.
   std::atomic<MPI_Comm> comm = MPI_COMM_NULL;
   int rank = 0;
   int size = 1;
@@ -58,7 +58,7 @@ struct Decision {
 };
 
 // Returns the channel that serves the call. If the call falls through, returns null and counts the
-// call. Throws the error of the communicator's creation.
+// call. Throws the error with which the creation of the communicator failed.
 Channel* choose(Form form, Call call, MPI_Comm comm, const Decision& decision);
 
 // Writes the error to standard error and calls the communicator's error handler, as happens for
@@ -85,7 +85,7 @@ std::shared_ptr<void> allocate_for_windows(uint64_t bytes);
 // Makes progress in MPI while a rank waits outside Tutti's calls.
 void make_mpi_progress();
 
-// Form of a call that returns on completion.
+// Forms of a call: Blocking returns on completion, and Starting sets a request.
 struct Blocking {};
 struct Starting {
   MPI_Request* request;
@@ -107,8 +107,8 @@ class HelperSuspension {
   const bool holds_;
 };
 
-// Executes one call and counts it with its outcome. If Tutti supports the call on no rank, it falls
-// through; Tutti detects this before any data moves.
+// Executes one call and counts it with its outcome. If Tutti does not support the call, the call
+// falls through on all ranks; Tutti detects this before any data moves.
 template <typename Theirs, typename Ours>
 int counted(Form form, Call call, MPI_Comm comm, Theirs theirs, Ours ours) {
   try {
@@ -138,9 +138,9 @@ int on_channel(Form form, Call call, MPI_Comm comm, const Decision& decision, Th
   return counted(form, call, comm, theirs, [&] { ours(*channel); });
 }
 
-// Executes one call. If Tutti handles it, `make` returns a task with a `request`, with keep(),
-// which keeps what must outlive the call, and with finish(), the work on completion. Otherwise
-// `theirs` executes the call.
+// Executes one call. If Tutti handles it, `make` returns a task: its `request` is the call, keep()
+// keeps everything that a non-blocking call needs until it ends, and finish() runs on completion.
+// Otherwise `theirs` executes the call.
 template <typename Theirs, typename Make>
 int route(Blocking, Call call, MPI_Comm comm, const Decision& decision, Theirs theirs, Make make) {
   return on_channel(Form::blocking, call, comm, decision, theirs, [&](Channel& channel) {

@@ -14,8 +14,8 @@
 
 namespace tutti::mpi {
 
-// Returns the bytes of one element's data, without gaps. The result is equal on all ranks for
-// corresponding elements.
+// Returns the number of data bytes in one element, without gaps. The result is equal on all ranks
+// for corresponding elements.
 uint64_t size_of_type(MPI_Datatype type);
 // Returns the distance between elements, in bytes.
 int64_t extent_of(MPI_Datatype type);

@@ -58,8 +58,9 @@ int MPI_Win_free(MPI_Win* win) {
   return PMPI_Win_free(win);
 }
 
-// Returns an attribute. The handle has no memory, and always counts as allocated, so Tutti returns
-// base, size and flavour.
+// Returns an attribute. The MPI library's window behind the handle has no memory and was created by
+// MPI_Win_allocate. So Tutti itself returns the base, the size and, for windows of MPI_Win_create,
+// the flavour.
 int MPI_Win_get_attr(MPI_Win win, int key, void* value, int* flag) {
   static int created = MPI_WIN_FLAVOR_CREATE;
   ServedWindow* const window = served(win);

@@ -1,5 +1,5 @@
-// Creates windows. The ranks exchange what they contribute, and Tutti's window is used if all of
-// them support it. No decision depends on values that only one rank knows.
+// Creates windows. The ranks exchange their contributions, and Tutti serves the window if all ranks
+// support it. No decision depends on values that only one rank knows.
 #include <mpi.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ bool is_aligned(const void* memory, MPI_Info info) {
   return alignment <= 1 || reinterpret_cast<uintptr_t>(memory) % alignment == 0;
 }
 
-// Creates one window, from the arguments to the handle.
+// Creates one window: a window of Tutti if all ranks support it, otherwise one of the MPI library.
 class WindowMaking {
  public:
   WindowMaking(Call call, MPI_Comm comm, MPI_Info info, MPI_Win* win,

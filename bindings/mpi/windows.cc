@@ -35,7 +35,8 @@ constexpr uint64_t lines(int64_t bytes) {
   return (static_cast<uint64_t>(bytes) + kLine - 1) / kLine * kLine;
 }
 
-// Returns memory for a rank that has none, because the other ranks could not map an empty part.
+// If this rank's part is empty, returns memory that takes its place, because other ranks cannot map
+// an empty part. Otherwise returns null.
 std::shared_ptr<void> stand_in_for(Channel& channel, int64_t bytes) {
   if (bytes > 0) return nullptr;
   return channel.communicator.allocate<std::byte>(kLine);
@@ -281,7 +282,7 @@ class WindowTable {
   std::atomic<uint64_t> changes_{0};
 };
 
-// The table is never destroyed, for the same reason as Requests.
+// The table is never destroyed, so that exit() does not end windows that the program has not freed.
 WindowTable& window_table = *std::make_unique<WindowTable>().release();
 
 }  // namespace

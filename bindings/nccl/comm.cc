@@ -54,12 +54,13 @@ class Listeners {
   std::map<std::string, Fd> sockets_;
 };
 
-// The communicators of this process by handle, and for each ncclComm::group the ranks that have not
-// left it and those that are leaving.
+// The communicators of this process by handle, and for each ncclComm::group the number of its ranks
+// that have not begun to leave, and the communicators of the ranks that are leaving.
 class Members {
  public:
   static Members& of_process() {
-    // It is never destroyed; a program that exits without ncclCommDestroy leaks nothing else.
+    // The table is never destroyed, so that exit() does not leave communicators that the program
+    // did not destroy.
     static Members& members = *std::make_unique<Members>().release();
     return members;
   }
@@ -106,7 +107,7 @@ using Actions = std::vector<std::function<void()>>;
 struct Meetings {
   int depth = 0;
   std::map<const void*, Actions> by_rank;
-  std::vector<Use> uses;                           // uses by calls that the group's end makes
+  std::vector<Use> uses;                           // for calls that are made at the group's end
   std::vector<std::shared_ptr<ncclComm>> leaving;  // communicators that leave at the group's end
 };
 thread_local Meetings meetings;

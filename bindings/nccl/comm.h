@@ -19,7 +19,7 @@
 struct ncclComm {
   tutti::Communicator communicator;
   int device = 0;
-  std::string group;  // the same for all ranks of the communicator in this process
+  std::string group;  // ID that all ranks of the communicator have
   std::atomic<int> splits = 0;
   tutti::UseGate gate;  // guards the whole object
   std::mutex mutex;
@@ -84,8 +84,8 @@ Use use(ncclComm_t comm);
 ncclUniqueId make_id();
 // Joins the job on the current device. Blocks until all ranks have joined.
 ncclComm_t join(const ncclUniqueId& id, int rank, int ranks);
-// Returns the handle of `part`, a part of `comm`. `name` distinguishes it from other parts that its
-// ranks create.
+// Returns the handle of `part`, a part of `comm`. `name` distinguishes the part from other parts
+// that the ranks of `comm` create.
 ncclComm_t part_of(ncclComm& comm, Communicator part, const std::string& name);
 // Rejects further calls, waits for calls of other threads, and leaves the communicator. Within a
 // group, this happens at the end of the group. The communicator is released when all its ranks in
@@ -98,9 +98,10 @@ void abort(ncclComm_t comm);
 // Runs the action now or, within a group, at the end of the group. There, the actions of each
 // `rank` run in order in a thread of their own, because one thread may drive several ranks.
 void meet_others(const void* rank, std::function<void()> action);
-// Runs an action on a communicator, in the same way; the thread that runs it uses the communicator.
+// Runs an action on a communicator as the function above runs an action. The thread that runs the
+// action holds a Use of the communicator.
 void meet_others(const Use& comm, std::function<void(ncclComm&)> action);
-// Keeps the communicator alive until the end of the group, when the call is made.
+// Within a group, keeps the communicator alive until the end of the group, when its calls are made.
 void use_in_group(Use comm);
 void begin_group();
 void end_group();

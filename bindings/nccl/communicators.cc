@@ -82,7 +82,8 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
   return guarded([&] {
     checked(comms, "the output pointer for the communicators");
     if (count < 1) invalid(cat("invalid number of devices ", count));
-    // The contexts are created before the group begins, because this throws if a device is missing.
+    // The contexts are created before the group begins, because creating a context throws if the
+    // device is missing.
     std::vector<tutti::cuda::Context> contexts;
     for (int rank = 0; rank < count; ++rank) {
       contexts.emplace_back(devices == nullptr ? rank : devices[rank]);
@@ -264,7 +265,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, size_t bytes,
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
   return guarded([&] {
-    std::unique_ptr<ncclWindow_vidmem> ended(window);  // also if the communicator no longer exists
+    std::unique_ptr<ncclWindow_vidmem> ended(window);  // freed even if `comm` no longer exists
     const Use own = use(comm);
     ended.reset();
   });

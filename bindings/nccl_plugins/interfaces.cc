@@ -24,7 +24,7 @@ namespace {
 constexpr int kUsualMbits = 10'000;
 
 // Returns the speed in megabits per second. The system reports -1 for a link that is down, and for
-// some virtual ones.
+// some virtual interfaces.
 int speed_of(const std::string& name) {
   int mbits = 0;
   std::ifstream file(cat("/sys/class/net/", name, "/speed"));

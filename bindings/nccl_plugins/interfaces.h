@@ -14,7 +14,7 @@ struct Interface {
 
 // Returns the interfaces that TUTTI_INTERFACE names. If the setting is empty, returns all
 // interfaces that are up and have an address, except loopback and container bridges, which other
-// hosts cannot reach. If there are only such interfaces, returns these.
+// hosts cannot reach. If the host has only loopback and container bridges, returns those.
 std::vector<Interface> find_interfaces();
 
 }  // namespace tutti::nccl

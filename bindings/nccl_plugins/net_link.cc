@@ -22,7 +22,8 @@ namespace {
 // message.
 constexpr uint64_t kLeastSlice = 64 << 10;
 constexpr uint64_t kMostSlice = 1 << 20;
-// Interval between checks of confirmed bytes, long enough to cost nothing.
+// Nanoseconds between checks that the peer has confirmed sent bytes. The interval is so long that
+// the checks cost nothing.
 constexpr int64_t kBetweenLooks = 1'000'000'000;
 // Limit on the number of slices that one stream moves per turn, so that all streams get their turn.
 constexpr int kMovesAtOnce = 16;

@@ -1,12 +1,12 @@
 // The two ends of a connection. NCCL's proxy drives them: one thread at a time polls (test()) and
-// never blocks. Nothing progresses unless it polls.
+// never blocks. Nothing progresses unless the proxy polls.
 //
 //     Receiver                                  Sender
 //     post(): memory, tag  -- Post, stream 0 -->  offer(): the first post of that tag takes it
 //     into that memory     <- slices, any stream --
 //
 // A message has a destination before it is sent. So nothing is buffered in between, messages of
-// different tags need not be received in the order in which they were sent, and large ones are
+// different tags need not be received in the order in which they were sent, and large messages are
 // spread over all streams. NCCL posts receives some messages ahead, so that the sender usually
 // finds a post.
 #pragma once
@@ -31,7 +31,7 @@ class Link;
 struct Transfer {
   Link* link = nullptr;
   bool used = false;
-  uint64_t number = 0;  // number of the receive
+  uint64_t number = 0;  // sequence number of the receive
   std::byte* memory = nullptr;
   // Size of the message; for a receive the maximum, until the first slice arrives.
   uint64_t bytes = 0;

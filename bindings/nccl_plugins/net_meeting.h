@@ -56,8 +56,8 @@ class Listener {
   explicit Listener(const std::string& interface);
 
   const Handle& handle() const { return handle_; }
-  // Does the next step without blocking. Returns the streams of a sender once it has opened all of
-  // them.
+  // Accepts ready connections without blocking. Returns the streams of a sender once the sender has
+  // opened all of them, otherwise nullopt.
   std::optional<Streams> accept();
 
  private:
@@ -65,7 +65,7 @@ class Listener {
 
   Handle handle_;
   bootstrap::Acceptor acceptor_;
-  std::map<uint64_t, Streams> coming_;  // by the sender's number
+  std::map<uint64_t, Streams> coming_;  // by the connection's number in the hello
   std::vector<Streams> come_;
 };
 
@@ -73,8 +73,8 @@ class Connecting {
  public:
   explicit Connecting(const Handle& handle);
 
-  // Does the next step without blocking. Returns all streams once they are open. Throws
-  // Error(connection_lost, bootstrap, system).
+  // Continues to connect without blocking. Returns all streams once they are open, otherwise
+  // nullopt. Throws Error(connection_lost, bootstrap, system).
   std::optional<Streams> advance();
 
  private:

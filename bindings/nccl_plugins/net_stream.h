@@ -1,5 +1,5 @@
-// One socket of a connection. It carries slices of messages, each after a header, which are sent
-// from the caller's memory and received directly into it. Never blocks.
+// One socket of a connection. It carries slices of messages, each behind a header. Slices are sent
+// from the caller's memory and received directly into the caller's memory. Never blocks.
 #pragma once
 
 #include <sys/uio.h>
@@ -21,7 +21,7 @@ namespace tutti::nccl {
 struct Post {
   uint32_t magic = 0x54504f53;
   int32_t tag = 0;
-  uint64_t number = 0;  // number of the receive; slices refer to it
+  uint64_t number = 0;  // sequence number of the receive, to which slices refer
   uint64_t bytes = 0;   // capacity of the receive
 };
 
@@ -35,7 +35,7 @@ struct Slice {
   uint64_t bytes = 0;
 };
 
-enum class Moved { nothing, some, end };  // `end`: the connection ended or failed (errno, 0: EOF)
+enum class Moved { nothing, some, end };  // `end`: the connection ended (error 0) or failed
 
 class SendStream {
  public:
@@ -47,8 +47,8 @@ class SendStream {
   // sent.
   void begin(const Slice& slice, const std::byte* payload);
   Moved advance(int& error);
-  // Checks the connection. Returns an error text if sent bytes have not been confirmed for long,
-  // otherwise an empty text.
+  // Checks the connection. Returns an error text if sent bytes have not been confirmed for
+  // network_timeout(), otherwise an empty text.
   std::string outage(int64_t now_ns) {
     return outage_.look(socket_.get(), now_ns, network_timeout());
   }

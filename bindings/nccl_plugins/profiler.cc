@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::array<std::string_view, 7> kKinds = {
     "group API", "call API", "kernel launch", "group", "call", "proxy op", "proxy step"};
-// Threads of each kind are numbered from a multiple of this number.
+// The IDs of the displayed threads of an event kind begin at a multiple of this number.
 constexpr int kThreadsOfKind = 1000;
 
 int index_of(EventKind kind) { return static_cast<int>(kind); }

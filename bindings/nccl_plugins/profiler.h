@@ -25,7 +25,8 @@ class Recording;
 
 struct Event {
   Recording* recording = nullptr;
-  // Parent event; only compared, because it may belong to another process.
+  // Address of the parent event. It is only compared, because the event may belong to another
+  // process.
   const void* parent = nullptr;
   EventKind kind = EventKind::group;
   std::string name;

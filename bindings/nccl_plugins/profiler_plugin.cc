@@ -1,5 +1,5 @@
 // The profiler plugin: one implementation, and for each version of NCCL's interface the struct that
-// NCCL looks up. A failure here never makes a call of NCCL fail.
+// NCCL looks up. A failure to record an event never makes a call of NCCL fail.
 #include <unistd.h>
 
 #include <atomic>
@@ -38,7 +38,7 @@ std::string hexadecimal(uint64_t number) {
 
 std::string text_of(const char* text) { return text == nullptr ? "?" : text; }
 
-// Describes work in NCCL's queues, which a kernel executes.
+// Describes a collective in NCCL's queues, which a kernel executes.
 template <typename Description>
 Event call_of(const Description& what) {
   Event event{.kind = EventKind::call, .name = text_of(what.coll.func)};

@@ -46,7 +46,7 @@ GpuCosts with_ll128(GpuCosts costs) {
 
 struct Call {
   Collective collective;
-  bool has_blocks;  // NCCL counts the bytes of all ranks, Tutti those of one rank
+  bool has_blocks;  // true: NCCL counts the bytes of all ranks, Tutti one rank's
 };
 
 std::optional<Call> call_of(ncclFunc_t function) {

@@ -21,8 +21,8 @@
 
 namespace tutti::nccl {
 
-// Returns the class that TUTTI_NCCL_GPU names, or the class of the current device. If its costs are
-// unknown, returns an empty text, with the reason in `why`.
+// Returns the class that TUTTI_NCCL_GPU names, or the class of the current device. If the class
+// cannot be determined, returns an empty text and sets `why` to the reason.
 std::string find_gpu_class(std::string& why);
 
 // Returns the algorithm of NCCL's "tree" within a host, which reduces along the chain of ranks to

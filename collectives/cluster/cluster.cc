@@ -75,7 +75,7 @@ constexpr char kLineRemedy[] =
     "write it as \"8xH100 x 128, NVLink 450, IB 8x50\": GPUs of a host, hosts, GB/s of a GPU's "
     "link, cards of a host and GB/s of each, in one direction";
 
-// Parses one line from left to right.
+// Parses a line that describes a cluster, from left to right.
 class Line {
  public:
   explicit Line(const std::string& text) : text_(text) {
@@ -183,7 +183,7 @@ class Line {
   Cluster cluster_;
   std::string gpu_;
   std::string inside_kind_;
-  double inside_GBps_ = 0;  // bandwidth in the data sheet
+  double inside_GBps_ = 0;  // data sheet bandwidth of a GPU's link
   bool has_hosts_ = false;
 };
 

@@ -21,8 +21,8 @@
 
 namespace tutti {
 
-// NCCL's protocols: ll sends 8 bytes with a flag each, ll128 sends 120 bytes with one flag (NVLink
-// only), simple sends whole slices with a fence each.
+// NCCL's protocols: ll sends 8 bytes with a flag each, ll128 sends 120 bytes with one flag (not
+// used if hosts have PCI Express inside), simple sends whole slices with a fence each.
 enum class MessageProtocol : uint8_t { ll, ll128, simple };
 inline constexpr std::array kMessageProtocols = {MessageProtocol::ll, MessageProtocol::ll128,
                                                  MessageProtocol::simple};
@@ -44,12 +44,12 @@ struct Cluster {
   std::string name;
   std::string gpu;  // "H100"; empty if unknown
   int hosts = 1;
-  int gpus = 8;  // number per host
+  int gpus = 8;  // number of GPUs per host
   double launch_us = 0;
   ClusterLink inside;
   ClusterLink between;
   // NVLink SHARP (NVLS): bandwidth of a GPU's link when the switch computes sums (0: there is no
-  // such switch), and the fixed time of such a call.
+  // such switch), and the additional fixed time of a call whose sums the switch computes.
   double sums_GBps = 0;
   double sums_us = 0;
   bool sums_between = false;  // true: switches between hosts also compute sums (SHARP)
@@ -64,8 +64,8 @@ std::vector<std::string> cluster_names();
 // Returns true for a cluster's name or a near miss of one, for a line that begins with "8xH100" or
 // "H100", and for a file of cluster parameters. All other texts describe networks (load_network.h).
 bool is_cluster(const std::string& text);
-// Loads a cluster. `ranks` selects that many GPUs: some GPUs of one host, or whole hosts. If a name
-// states no number of hosts, the cluster has as many as `ranks` needs. Throws
+// Loads a cluster. `ranks` selects that many GPUs: some GPUs of one host, or whole hosts. Unless a
+// name or a line states the number of hosts, the cluster has as many hosts as `ranks` needs. Throws
 // Error(invalid_argument).
 Cluster load_cluster(const std::string& text, std::optional<int> ranks = std::nullopt);
 

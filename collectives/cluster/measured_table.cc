@@ -161,7 +161,7 @@ class Reader {
     const auto us = parse_number<double>(field(fields, "time"));
     if (us) return add(collective, hosts, gpus, *size, *us);
     const auto busbw = parse_number<double>(field(fields, "busbw"));
-    if (!busbw || *busbw <= 0) return;  // the table has no time
+    if (!busbw || *busbw <= 0) return;  // the row has no time
     add(collective, hosts, gpus, *size,
         *size * bus_factor(collective, hosts * gpus) / (*busbw * 1e3));
   }

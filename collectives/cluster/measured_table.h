@@ -14,9 +14,9 @@ namespace tutti {
 struct MeasuredCall {
   Collective collective = Collective::all_reduce;
   int hosts = 1;
-  int gpus = 1;      // number per host
-  double bytes = 0;  // in bytes, as nccl-tests counts them
-  double us = 0;     // microseconds, out of place
+  int gpus = 1;      // number of GPUs per host
+  double bytes = 0;  // size of the call, as nccl-tests counts it
+  double us = 0;     // time of the out-of-place call, in microseconds
 };
 
 struct MeasuredTable {
@@ -33,9 +33,10 @@ struct TableDefaults {
 };
 
 // Reads a table. nccl-tests' output lists the ranks with their hosts, and its program's name gives
-// the collective. CSV has a header line with size_bytes (size, bytes), time_us (oop_time_us, time)
-// or busbw_GBps (oop_busbw_GBps, busbw), and, unless `defaults` has them, collective, nodes (hosts)
-// and gpus (ranks: over all hosts). `named` returns the collective that a name denotes. Throws
+// the collective. CSV has a header line that names the columns (alternative names in parentheses):
+// size_bytes (size, bytes), time_us (oop_time_us, time) or busbw_GBps (oop_busbw_GBps, busbw), and,
+// unless `defaults` states the values, collective, nodes (hosts) and gpus (ranks), the number of
+// GPUs on all hosts together. `named` returns the collective that a name denotes. Throws
 // Error(invalid_argument) that names `file` and the line.
 MeasuredTable read_measured_table(const std::string& text, const std::string& file,
                                   const TableDefaults& defaults,

@@ -14,7 +14,8 @@ namespace {
 constexpr double kPerUs = 1e3;  // bytes per us at 1 GB/s
 // Fraction of a ring's bandwidth that trees reach (NCCL: 0.85 to 0.92).
 constexpr double kPartOfTree = 0.9;
-// Fraction of the cards' bandwidth that the tree between hosts reaches beside sums in a switch.
+// Fraction of the cards' bandwidth that the tree between hosts reaches while a switch sums inside
+// the hosts.
 constexpr double kPartOfSwitchTree = 0.85;
 constexpr double kPartOfLl128 = 0.92;  // 120 of 128 bytes, rounded down
 constexpr double kPartOfLl = 0.5;

@@ -8,7 +8,8 @@
 //
 //   ring        n - 1 steps, twice as many for all_reduce (each 1.4 times as long with simple,
 //               because they reduce); N of n steps are between hosts. Each link carries
-//               S (n-1)/n, twice that for all_reduce; all cards of a host together carry as much
+//               S (n-1)/n, for all_reduce 2 S (n-1)/n, for broadcast and reduce S. All cards of a
+//               host together carry as many bytes as one link
 //   tree        all_reduce on several hosts: 2 (g-1 + log2 N) steps; 1/0.9 times a ring's bytes
 //   switch      all_reduce with a summing switch in the host (NVLS): S (g+1)/g on a GPU's link, and
 //               at the same time a tree between hosts, 2 S (N-1)/N on a host's cards (S with SHARP)

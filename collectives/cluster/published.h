@@ -12,7 +12,7 @@ namespace tutti {
 
 struct PublishedGpu {
   std::string_view name;
-  std::string_view costs;  // class in gpu_costs.h with the link's bandwidth
+  std::string_view costs;  // class in gpu_costs.h that has this GPU's link
   double raw_GBps;         // data sheet bandwidth of the GPU's link, per direction
   double ll_GBps;
 };
@@ -38,7 +38,8 @@ std::span<const PublishedSystem> published_systems();
 // Returns the step times of a host's internal links, which are NVLink or PCI Express.
 std::array<double, kMessageProtocols.size()> steps_inside(bool nvlink);
 
-// Fixed time of a call, in microseconds.
+// Fixed time of every call, and additional fixed time of a call whose sums a switch computes, in
+// microseconds.
 inline constexpr double kLaunchUs = 15;
 inline constexpr double kSumsUs = 45;
 inline constexpr double kLlBetweenGBps = 20;

@@ -47,22 +47,22 @@ struct Prediction {
   // `cores`: time in seconds for which the busiest core is busy.
   double wire = 0;
   double cores = 0;
-  int32_t host = 0;     // host with that card
+  int32_t host = 0;     // host of the busiest card
   bool enters = false;  // true: the busier direction is the incoming one
   bool rough = false;   // true: computed from one rank's steps, so only `seconds` is known
 };
 
-// Predicts the time of a call. `plans[r]` is rank r's plan; `bytes` is the size of one block (of
-// the buffer if there are no blocks). If the call takes longer than `give_up` seconds, the result
-// may be any time above that.
+// Predicts the time of a call. `plans[r]` is rank r's plan; `bytes` is the size of one block, or of
+// the buffer if the collective has no blocks. If the call takes longer than `give_up` seconds, the
+// result may be any time above `give_up`.
 Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype, const Machine& machine,
                    double give_up = std::numeric_limits<double>::infinity());
 // Returns a lower bound on the time, computed from one rank's own steps. It is much faster to
 // compute than predict().
 double lower_bound(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine);
 
-// Estimates the time of a program that is too long to walk. It is computed from one rank's own
-// steps, on the assumption that all ranks do the same and no chunk is empty.
+// Estimates the time of a program that is too long to walk. The estimate is computed from one
+// rank's own steps, on the assumption that all ranks run the same steps and no chunk is empty.
 double rough_time(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine);
 
 // Returns the number of slices of a call.

@@ -83,7 +83,7 @@ void read_members(const Json& json, Costs& costs) {
 LinkCosts read_link(const Json& json) {
   LinkCosts link;
   Json complete = json;
-  // Files of earlier builds have no wire time, which they counted as processor time.
+  // Files of earlier builds have no wire time, because those builds counted it as processor time.
   if (!complete.contains("wire")) complete["wire"] = 0.0;
   read_members(complete, link);
   const Json& bytes = json.at("bytes");

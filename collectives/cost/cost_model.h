@@ -42,7 +42,7 @@ struct LinkCosts {
   double recv = 0;     // per message
   double latency = 0;  // from the end of a send until the message reaches its reader
   double local = 0;    // per local step
-  double wire = 0;     // per byte that enters or leaves a host, over the card that its ranks share
+  double wire = 0;     // per byte that enters or leaves a host; its ranks share the network card
   std::array<ByteCosts, kFootprints.size()> bytes = {};
 
   ByteCosts at(uint64_t footprint) const;
@@ -56,7 +56,8 @@ struct GpuCosts {
   LinkCosts simple;   // messages in slots, each with a fence and a flag
   LinkCosts lines;    // 8 bytes with a flag each (NCCL's LL): no fence, half the bandwidth
   double memory = 0;  // seconds per byte that blocks read or write in device memory
-  // Seconds per byte on a GPU's link if a switch sums or multicasts it. 0: there is no such switch.
+  // Seconds per byte on a GPU's link for data that a switch sums or multicasts. 0: no switch does
+  // so.
   double multicast = 0;
   int32_t blocks = 1;  // maximum number of blocks of a kernel
   // true: each pair of GPUs has its own link, and `wire` is the time on that link.
@@ -74,7 +75,7 @@ struct CostModel {
   double switch_time = 0;  // seconds for a core to switch to another rank
   // The defaults describe another machine, so actual times may be half or twice as long.
   PredictionErrors errors = {{0.5, 0.5, 0.5}};
-  int32_t cores = 1;  // number per host
+  int32_t cores = 1;  // number of cores per host
 
   static CostModel defaults();
 
@@ -85,12 +86,12 @@ struct CostModel {
   LinkCosts& own_link(PathClass path);
 };
 
-// Returns the fabrics that are clearly faster than TCP in the geometric mean over message sizes,
+// Returns the fabrics whose time, in the geometric mean over message sizes, is below 90% of TCP's,
 // the fastest first; nullopt if no fabric was measured.
 std::optional<std::vector<PathClass>> fabrics_quicker_than_tcp(const CostModel& model);
 
-// Convert the model to and from JSON on one line. parse_cost_model() throws Error(invalid_argument)
-// that names the defect.
+// Convert the model to and from JSON on one line. parse_cost_model() throws an
+// Error(invalid_argument) that names the defect.
 std::string to_json(const CostModel& model);
 CostModel parse_cost_model(const std::string& json);
 // Returns true for a file that `tutti tune` wrote, even if the file is damaged.

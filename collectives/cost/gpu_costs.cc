@@ -18,9 +18,10 @@ constexpr double us = 1e-6;
 
 // Published figures. Bandwidths in 1e9 bytes/s per direction.
 //
-//   link      achievable bandwidth of a link times the links of a GPU (topology/link_speeds.h, from
-//             NCCL, src/graph/topo.h). The fifth missing to the data sheet bandwidth is protocol
-//             overhead according to NVIDIA (NVIDIA/nccl-tests, issue 212: 370 of 450).
+//   link      bandwidth that a link achieves, times the number of links of a GPU
+//             (topology/link_speeds.h, from NCCL, src/graph/topo.h). It is about a
+//             fifth below the data sheet bandwidth, because of protocol overhead according to
+//             NVIDIA (NVIDIA/nccl-tests, issue 212: 370 of 450).
 //   block     bandwidth at which one block forwards: NCCL's limit for a channel that reduces and
 //             sends (perChMaxTreeBws on one node, src/graph/tuning.cc); Blackwell: twice Hopper's
 //   memory    data sheet bandwidth of the device memory
@@ -32,7 +33,7 @@ constexpr double us = 1e-6;
 //   multicast bandwidth of a link for in-switch sums and copies: NCCL's NVLS reaches a bus
 //             bandwidth of 480 on 8 H100 (NVIDIA/nccl-tests, doc/PERFORMANCE.md and issues), at
 //             which 9/8 of the buffer enter and leave each GPU, so 480 * 9/14. B200: scaled by the
-//             links. A100: no such switch.
+//             links. A100: its switch cannot sum.
 struct Published {
   std::string_view name;
   double link;
@@ -96,8 +97,8 @@ LinkCosts protocol_of(const Published& gpu, double fence, double part) {
                  .latency = gpu.way_us * us,
                  .local = kSendCycles * cycle,
                  .wire = 1e-9 / (part * gpu.link)};
-  // Caching does not speed up a block, because a block is limited by the latency, not by the
-  // bandwidth.
+  // All buffer sizes have the same costs, because latency limits a block, so that caches do not
+  // speed it up.
   link.bytes.fill({.send = pass,
                    .recv = pass,
                    .recv_reduce = pass,

@@ -24,7 +24,7 @@ std::string_view gpu_class_of(std::string_view device_name);
 std::string_view gpu_class_for(std::string_view device_name);
 
 // Returns the measured costs of the class `gpu` in `model`, or the published costs if it was not
-// measured. Throws Error(invalid_argument) that lists the classes if there is no such class.
+// measured. If there is no class `gpu`, throws an Error(invalid_argument) that lists the classes.
 GpuCosts gpu_costs(const CostModel& model, std::string_view gpu);
 
 }  // namespace tutti

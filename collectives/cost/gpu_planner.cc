@@ -13,7 +13,7 @@ constexpr int32_t kMostWalked = 8;
 // Maximum number of steps of a program over all ranks, and of a walk over all blocks of all ranks.
 constexpr size_t kLongestProgram = 25'000;
 constexpr size_t kLongestWalk = 2 * kLongestProgram;
-// The number of blocks is doubled if the time then is at most this fraction of the time before.
+// The number of blocks is doubled as long as doubling reduces the time to at most this fraction.
 constexpr double kGpuWorthIt = 0.97;
 
 // Returns one copy of each rank's plan per block, because the walk treats blocks as ranks, and a

@@ -1,4 +1,4 @@
-// Describes a machine for predictions without running ranks.
+// Describes a machine for predictions that need no running ranks.
 #pragma once
 
 #include "collectives/cost/cost.h"

@@ -11,7 +11,7 @@ namespace tutti {
 
 namespace {
 
-// Programs with more steps over all ranks are not walked.
+// Programs with more steps than this, counted over all ranks, are not walked.
 constexpr size_t kLongestPlan = 20'000;
 
 // Returns the index of the size class that contains `bytes`. There are two classes per doubling.

@@ -1,5 +1,6 @@
 // Chooses the algorithm of a call: the one with the shortest time in the cost walk, among the
-// algorithms that support these ranks and give the requested bits.
+// algorithms that support these ranks and whose results have at least the requested Grade. If the
+// communicator is too large to be walked, a rough estimate takes the place of the walk.
 //
 // The choice depends only on values that are the same on all ranks (the call, the shape, the
 // limits, and rank 0's cost model), so all ranks make the same choice without communication. It is
@@ -22,7 +23,8 @@
 
 namespace tutti {
 
-// The call to choose for. `bytes` is the size of one block (of the buffer if there are no blocks).
+// The call to choose for. `bytes` is the size of one block, or of the buffer if the collective has
+// no blocks.
 struct CallToPlan {
   Collective collective = Collective::barrier;
   int root = 0;  // for rooted collectives
@@ -87,8 +89,7 @@ class Planner {
   std::vector<const Algorithm*> more_;
   std::map<std::pair<uint64_t, uint64_t>, const Algorithm*> chosen_;  // by key_of() and width
   std::map<std::pair<Collective, int>, int> typical_roots_;
-  // Indexed by algorithm and root: rank 0's plan, or all ranks' plans. Long plans are kept only
-  // during a choice.
+  // Indexed by algorithm and root: rank 0's plan, or all ranks' plans. choose() drops long plans.
   std::map<std::pair<uint64_t, int>, std::vector<Plan>> plans_;
 };
 

@@ -14,13 +14,13 @@ struct Interval {
   double high = 0;
 };
 
-// Returns the 90% interval around a predicted value whose log(measured / predicted) has this
-// standard deviation.
+// Returns the 90% interval around a predicted value. `deviation` is the standard deviation of
+// log(measured / predicted).
 Interval interval_around(double value, double deviation);
 
 class PredictionErrors {
  public:
-  // Size classes of a call: below 1 MiB, below 256 MiB, above.
+  // Size classes of a call: below 1 MiB, from 1 MiB to below 256 MiB, and larger.
   static constexpr size_t kSizes = 3;
   static size_t size_class(double bytes);
 
@@ -36,8 +36,8 @@ class PredictionErrors {
 class ErrorTally {
  public:
   void add(double bytes, double log_error);
-  // Returns the errors of the added calls. Each class also contains three calls with the error
-  // `usual`, so that a few calls that fit well do not narrow the interval.
+  // Returns the errors of the added calls. Three imagined calls with the error `usual` are added to
+  // each class, so that a few calls that fit well do not narrow the interval.
   PredictionErrors errors(const PredictionErrors& usual) const;
 
  private:

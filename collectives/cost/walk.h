@@ -1,7 +1,7 @@
 // Walks all ranks' steps in virtual time. Each rank runs its steps one after another, each as soon
-// as its predecessors are done and its message has arrived. If a host has more ranks than cores
-// they take turns on the cores; the messages that leave or enter a host take turns on its wire.
-// cost.h supplies the durations, so the walk does not need the number of bytes.
+// as its predecessors are done and its message has arrived. If a host has more ranks than cores,
+// its ranks take turns on the cores; the messages that leave or enter a host take turns on its
+// wire. cost.h supplies the durations, so the walk does not need the number of bytes.
 #pragma once
 
 #include <algorithm>

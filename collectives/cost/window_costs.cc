@@ -155,7 +155,7 @@ class WindowWalk {
   // Returns the time that a step's data takes in one block and slice. A pass is limited by the
   // block's share of the memory bandwidth.
   double seconds_of_data(size_t rank, const DeviceStep& step) const {
-    const double pass = costs_.simple.at(0).recv;  // a load and a store
+    const double pass = costs_.simple.at(0).recv;  // time per byte of a load and a store
     double seconds = 0;
     for (uint32_t i = 0; i < step.parts; ++i) {
       const Part& part = calls_[rank].parts[step.first_part + i];

@@ -29,7 +29,7 @@ TUTTI_DEVICE Access access_at(std::byte* at) {
   return {.at = at, .unit = kFast ? Unit::vectors : unit_of(at)};
 }
 
-// Combines the inputs of all ranks in the pack at byte offset `at` of the part.
+// Returns the inputs of all ranks combined, for the pack at byte offset `at` of the part.
 template <typename E, bool kFast, typename Block>
 TUTTI_DEVICE Pack<E> combined_inputs(Block& block, const AllRanks& all, uint64_t at,
                                      uint32_t bytes) {
@@ -86,7 +86,7 @@ TUTTI_DEVICE bool all_finite(const Pack<E>& pack) {
 }
 
 // Returns the mean over all ranks, given the sums `added` by the switch. The switch rounds its sums
-// to elements; sums that overflow are recomputed rank by rank.
+// to elements. If a sum in the pack has overflowed, the pack is recomputed rank by rank.
 template <typename E, typename Block>
 TUTTI_DEVICE Vector mean_of_switch(Block& block, const AllRanks& all, uint64_t at,
                                    const Vector& added) {
@@ -95,7 +95,7 @@ TUTTI_DEVICE Vector mean_of_switch(Block& block, const AllRanks& all, uint64_t a
                                       : combined_inputs<E, true>(block, all, at, sizeof(Vector)));
 }
 
-// Processes whole vectors from `begin` to `end`, four in flight at a time.
+// Processes whole vectors from `begin` to `end`. Each thread has four in flight.
 template <typename E, typename Block>
 TUTTI_DEVICE void add_by_switch(Block& block, const AllRanks& all, uint64_t begin, uint64_t end) {
   constexpr int kHeld = 4;

@@ -1,5 +1,5 @@
 // Description of a call for a kernel, and the memory through which the ranks' kernels communicate.
-// They are plain values, identical on the host and on the device.
+// All types are plain values with the same layout on the host and on the device.
 //
 // For each other rank a and each block, rank b has a *mailbox* in b's own memory, which a writes.
 // Messages from a to b travel through the mailbox's slots, in order:
@@ -12,8 +12,8 @@
 //
 //   simple   a message is written into a slot, then `published` is raised by a release; full
 //            bandwidth
-//   lines    a message is stored as lines of 8 bytes, each with its flag (device/words.h): no wait
-//            for `published`, half the bandwidth (NCCL calls it LL)
+//   lines    a message is stored as lines of 8 data bytes, each with its flag (device/words.h): no
+//            wait for `published`, half the bandwidth (NCCL calls it LL)
 //
 // A message by the simple protocol may be *lent*: it stays in the sender's input or output, where
 // the receiver reads it, and the slot carries only its signature. The sender waits for the readers
@@ -41,7 +41,7 @@ inline constexpr uint64_t kLineData = 8;    // data bytes of a line
 // Control words of a mailbox, in front of its slots. Words written by different kernels are on
 // different cache lines.
 struct Mailbox {
-  alignas(128) uint64_t published;  // messages by the simple protocol; written by the sender
+  alignas(128) uint64_t published;  // count of simple messages; written by the sender
   // Number of messages in the other direction that have been read; written by their reader.
   alignas(128) uint64_t consumed[kProtocols];
 };
@@ -74,13 +74,13 @@ struct MailboxShape {
   }
 };
 
-// The largest shape, which communicators of up to 18 GPUs use.
+// The largest shape, which communicators of up to 19 GPUs use.
 inline constexpr MailboxShape kMailboxShape{
     .slots = 4, .blocks = 32, .simple_bytes = 64 << 10, .lines_data = 8 << 10};
 
-// Returns the shape for a communicator of `ranks` GPUs. A GPU has mailboxes of every peer, so slots
-// shrink, down to 4 KiB, while all of them need more than 192 MiB: 10 MiB for each peer up to 18
-// GPUs, 2.5 MiB at 72.
+// Returns the shape for a communicator of `ranks` GPUs. A GPU has mailboxes for every peer. Slots
+// are halved, down to 4 KiB, until all mailboxes of a GPU fit into 192 MiB. For example, the
+// mailboxes for one peer take 10 MiB among up to 19 GPUs, and 2.5 MiB among 72.
 constexpr MailboxShape mailbox_shape_of(int ranks) {
   constexpr uint64_t kMostBytes = uint64_t{192} << 20;
   constexpr uint64_t kLeastSlot = 4 << 10;
@@ -137,7 +137,7 @@ struct Part {
 // A step that the threads of a block run together, in order. It may receive one message and send
 // one. Its result goes to `dst` and into the sent message.
 struct DeviceStep {
-  uint64_t signature = 0;  // signature of its messages
+  uint64_t signature = 0;  // signature of the step's messages
   int32_t receives = -1;   // port of the received message; -1: none
   int32_t sends = -1;      // port of the sent message; -1: none
   uint32_t first_part = 0;

@@ -18,7 +18,7 @@ struct Run {
   uint64_t count = 0;
   bool divides = false;
 
-  // Returns true if nothing is computed.
+  // Returns true if the run only copies data, without arithmetic and without conversion.
   TUTTI_DEVICE bool is_copy() const {
     if (b.at != nullptr || a.scales || divides) return false;
     return (dst.at == nullptr || dst.widened == a.widened) &&

@@ -149,8 +149,8 @@ void CopyCalls::run(const Request& request, cuda::CUstream stream) {
   order_.end(stream);
 }
 
-// Copies this rank's blocks to the others. Each rank begins with the next rank, so that no GPU
-// receives all blocks at once.
+// Copies this rank's blocks into the outputs of all ranks. Each rank begins with its successor, so
+// that no GPU receives all blocks at once.
 void CopyCalls::push(const Request& request, cuda::CUstream stream) {
   const bool same_for_all = request.collective == Collective::all_gather;
   const size_t block = request.output.bytes() / static_cast<size_t>(ranks_);

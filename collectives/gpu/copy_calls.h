@@ -8,8 +8,8 @@
 //     copies its block into b's window
 //     writes done[a] of b   ───────────────────→     waits for done[a]
 //
-// The words count calls, so nothing is reset. The replay of a captured call would count wrong, so
-// calls in graphs run as kernels.
+// The words count calls, so nothing is reset. A replayed graph would write and await the counts of
+// its capture, so calls in graphs run as kernels.
 //
 // Ranks that share a GPU in one process share its context, whose streams are multiplexed onto few
 // hardware queues: one rank's wait can block the copy that it waits for. Such ranks cannot use copy
@@ -76,11 +76,11 @@ class CopyCalls {
   const std::shared_ptr<Windows> windows_;
   const Meet meet_;
   const cuda::Stream own_stream_;
-  // One word per rank: the count of calls (calls_) up to the last one in which that rank has
-  // completed its copies to or from this rank.
+  // One word per rank: the value of calls_ in the last call in which that rank completed its copies
+  // to or from this rank.
   const cuda::SharedMemory signals_;
   std::vector<cuda::ImportedMemory> imported_;
-  std::vector<std::byte*> signals_of_;  // by rank
+  std::vector<std::byte*> signals_of_;  // by rank: its signals as mapped here
   cuda::CallOrder order_;
   std::atomic<uint32_t> calls_{0};
 };

@@ -19,7 +19,8 @@ namespace tutti::gpu {
 namespace {
 
 constexpr size_t kWordsBytes = 256;
-// Offset of `mismatch`; not on the cache line of `stop`, which all blocks poll.
+// Byte offset of the word `mismatch`. It is on another cache line than the word `stop`, which all
+// blocks poll.
 constexpr size_t kMismatchAt = 128;
 
 uint64_t* word(std::byte* at) { return reinterpret_cast<uint64_t*>(at); }
@@ -48,7 +49,7 @@ std::shared_ptr<const cuda::Module> kernels_of(const cuda::Context& context) {
 }
 
 // Returns the number of threads per block: about one for each vector of a slice, in whole warps,
-// and at most `most`.
+// and at most `most` and kMostThreads.
 unsigned threads_for(const LoweredCall& lowered, size_t element_bytes, int most) {
   constexpr uint64_t kWarp = 32;
   const uint64_t vectors = lowered.launch.slice_elements * element_bytes / sizeof(Vector) + 1;

@@ -1,9 +1,9 @@
 // Runs lowered calls on one GPU. It owns the GPU's mailboxes and the mappings of its peers'
-// mailboxes, and launches the kernels. Each rank of a communicator whose GPUs access each other's
-// memory has one.
+// mailboxes, and launches the kernels. In a communicator whose GPUs access each other's memory,
+// each rank has one Executor.
 //
-// Calls of one communicator run one after another on the GPU, whatever their streams, because its
-// kernels share its mailboxes.
+// Calls of one communicator run one after another on the GPU, even on different streams, because
+// they share the communicator's mailboxes.
 #pragma once
 
 #include <cstddef>
@@ -51,8 +51,8 @@ class DeviceCall {
 // Runs the calls of one rank. Not thread-safe except stop() and mismatch().
 class Executor {
  public:
-  // Allocates the mailboxes. `device`: this rank's GPU. Throws if the build has no kernels for it.
-  // Call connect() next.
+  // Allocates the mailboxes. `device`: this rank's GPU. Throws if the build has no kernels for this
+  // GPU. Call connect() next.
   Executor(int rank, int ranks, int device, const MailboxShape& shape);
   // Maps the peers' mailboxes. Collective. Throws on all ranks if one cannot access another's
   // memory; the error of the rank that noticed it states the reason.
@@ -108,7 +108,7 @@ class Executor {
   std::vector<Retired> retired_;
   std::vector<std::shared_ptr<DeviceCall>> captured_;       // retired captured calls
   std::multimap<size_t, cuda::DeviceMemory> spare_tables_;  // unused memory for tables, by size
-  // The last scratch memory is in use; captured calls may still use the others.
+  // Scratch memory. New launches use the last element; captured calls may still use the others.
   std::vector<cuda::DeviceMemory> scratch_;
   const std::shared_ptr<Windows> windows_;
   cuda::CallOrder order_;

@@ -192,7 +192,7 @@ class Sums {
     values_[calls_.place_of(rank_, *to)] = sum;
     if (calls_.action(rank_, at).forwards >= 0) share(step.dst);
   }
-  // Marks values that other steps also need.
+  // Marks the actions whose results other steps also need.
   void share(const RangeList& ranges) {
     for_each_chunk(ranges, [&](Space space, int32_t chunk) {
       const std::optional<Sum> sum = value({space, chunk, 1});
@@ -212,10 +212,10 @@ class Sums {
   std::vector<std::set<size_t>> complete_;
 };
 
-// Returns the rank's actions with all actions of a sum replaced by one new action. Among the other
-// actions between the first and the last action of the sum, sends that no other kind of action
-// precedes come before the new action, and the rest come after it. Returns nullopt if that would
-// change the matching of messages or the content of memory.
+// Returns the rank's actions with all actions of a sum replaced by one new action. Other actions
+// between the first and the last action of the sum are moved: the sends at their beginning before
+// the new action, and the rest behind it. Returns nullopt if the move would change the matching of
+// messages or the content of memory.
 std::optional<Actions> joined_from_all(const Calls& calls, int32_t rank,
                                        const std::set<size_t>& sum) {
   Actions before;
@@ -253,15 +253,15 @@ std::optional<Actions> joined_from_all(const Calls& calls, int32_t rank,
   return before;
 }
 
-// A sum sent to all other ranks at once. The others receive it at the location where this rank
-// would write it.
+// Checks that a joint step can write its sum into the outputs of all ranks, because every other
+// rank receives the sum into the same chunk.
 class ToAll {
  public:
   ToAll(const Calls& calls, int32_t rank, size_t joint)
       : calls_(calls), rank_(rank), joint_(joint), sum_(calls.step(rank, joint).dst) {}
 
-  // Returns the actions that send the sum; empty if not all ranks receive it or if they store it
-  // elsewhere.
+  // Returns the actions that send the sum; empty if the joint step cannot write the sum into all
+  // outputs.
   std::vector<size_t> sends() const {
     std::vector<size_t> sends;
     std::set<int32_t> to;
@@ -316,8 +316,8 @@ bool join_a_sum(std::span<const Plan> plans, std::vector<Actions>& actions, int3
   return false;
 }
 
-// Removes actions that were merged into others. Actions no longer wait for readers of removed
-// loans.
+// Removes actions that were merged into others. The remaining actions no longer wait for readers of
+// removed loans.
 void drop(Actions& actions, const std::set<size_t>& dropped) {
   Actions kept;
   std::set<int32_t> lends;

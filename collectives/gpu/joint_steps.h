@@ -10,8 +10,9 @@
 // taken in rank order, so calls that must be canonical are not joined.
 //
 // join() finds such steps in the program. A rank may read all inputs once all ranks have announced
-// theirs. It may write a peer's output before the peer reaches its receive, because the peer has
-// used that memory only for a loan to this rank, which this rank has read by then.
+// that their inputs are ready. It may write a peer's output before the peer reaches its receive,
+// because the peer has used that memory only for a loan to this rank, which this rank has read by
+// then.
 //
 // (NVLS: B. Klenk et al., An In-Network Architecture for Accelerating Shared-Memory Multiprocessor
 // Collectives, ISCA 2020. All-pairs two-phase all-reduce: A. Shah et al., MSCCL++, 2025.)
@@ -25,9 +26,10 @@
 
 namespace tutti::gpu {
 
-// Returns the actions of `lent` with all steps joined that can be; the results differ from those of
-// `lent` only in the order of operands. `plans[r]`: plan of rank r. `lent[r]`: actions of rank r
-// from lend(). `room`: slots per connection.
+// Returns the actions of `lent`, with as many of them as possible replaced by joint steps. Returns
+// `lent` itself if it has no such actions, or if the joint steps might not terminate. The call
+// computes the same as with `lent`, except for the order of operands. `plans[r]`: plan of rank r.
+// `lent[r]`: actions of rank r from lend(). `room`: slots per connection.
 std::vector<Actions> join(std::span<const Plan> plans, const std::vector<Actions>& lent,
                           uint32_t room);
 

@@ -16,7 +16,8 @@ bool lies_in_buffers(std::span<const Piece> pieces) {
   });
 }
 
-// Returns true if the receiver takes the sender's pieces in the same order and lengths.
+// Returns true if the message is unconverted data in the sender's buffers and the receiver stores
+// it in pieces of the same lengths and order.
 bool can_be_lent(const BoundStep& send, const BoundStep& receive) {
   const auto length = [](const Piece& piece) { return piece.length; };
   return !send.src.empty() && !send.widened && lies_in_buffers(send.src) &&
@@ -74,7 +75,7 @@ class Lending {
     return lends;
   }
 
-  // Makes actions that overwrite a loan wait for its readers.
+  // Numbers the loans of each rank, and makes actions that overwrite a loan wait for its readers.
   void number_and_await() {
     for (size_t rank = 0; rank < actions_.size(); ++rank) {
       const Plan& plan = plans_[rank];

@@ -18,7 +18,7 @@ struct LoweredCall {
   std::vector<Part> parts;
   std::vector<int32_t> ports;  // peers of the call
   std::vector<Awaited> awaited;
-  // The fields of the launch that the call determines, without pointers.
+  // Launch parameters that the call determines. The pointers are set later.
   Launch launch;
   uint32_t blocks = 1;
   bool lends = false;  // true: some rank lends, so all buffers must be in windows

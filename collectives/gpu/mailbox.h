@@ -26,8 +26,9 @@ struct Rules {
       true;  // waits for readers of loans before their memory is overwritten
 };
 
-// Flags repeat after 2^32 messages. By then, no slot may still contain a line with the old, equal
-// flag. So each slot is filled completely once every kTurnsBetweenCleanings times that it is used.
+// Flags repeat after 2^32 messages. By then, no slot may still contain a line that an earlier
+// message wrote with the same flag. So every kTurnsBetweenCleanings-th message in a slot writes all
+// lines of the slot.
 inline constexpr uint64_t kTurnsBetweenCleanings = 1 << 20;
 
 // The connection of a block to one peer of the call.
@@ -60,8 +61,8 @@ struct Shared {
   uint32_t stopping;
 };
 
-// Returns the size of Shared and the arrays behind it: the ports, and one value per loan, which is
-// 1 + the number of its message.
+// Returns the size of Shared and the arrays behind it: the ports, and for each loan the number of
+// messages on its port up to and including the loan's message.
 constexpr uint64_t shared_bytes(uint64_t ports, uint64_t lends) {
   return sizeof(Shared) + ports * sizeof(Port) + lends * sizeof(uint64_t);
 }
@@ -306,14 +307,14 @@ TUTTI_DEVICE void end_messages(B& block, const DeviceStep& step) {
   if (step.lend >= 0) block.lent[step.lend] = block.ports[step.sends].sent;
 }
 
-// --- lines outside any thread's part of the data ---
+// --- the signature's line and unused lines ---
 
 TUTTI_DEVICE uint64_t signature_in(const Line& line) {
   return line.data0 | uint64_t{line.data1} << 32;
 }
 
 // Returns true if the kernel must stop. A message of another call may be shorter than the expected
-// one, so its last lines never arrive.
+// one, so that the awaited line never arrives. The signature in line 0 then differs.
 template <typename Thread, typename RulesOfTest>
 TUTTI_DEVICE bool Block<Thread, RulesOfTest>::must_stop(const Line* awaited, uint32_t flag) {
   return must_stop([&] {

@@ -15,7 +15,7 @@ namespace tutti::gpu {
 
 struct Slice {
   uint32_t number = 0;
-  uint64_t first = 0;  // first element within each chunk
+  uint64_t first = 0;  // index of its first element in each chunk
 };
 
 TUTTI_DEVICE uint64_t elements_of(const Launch& launch, const Slice& slice, uint64_t length) {

@@ -82,7 +82,7 @@ Actions with_forwarding(const Program& program, const Actions& order) {
   return actions;
 }
 
-// Walks all ranks' actions, those of each rank in the given order.
+// Walks all ranks' actions. Each rank runs its actions in the given order.
 class InOrder {
  public:
   InOrder(std::span<const Plan> plans, std::span<const Actions> actions, uint32_t room)
@@ -106,7 +106,7 @@ class InOrder {
  private:
   struct Loan {
     int32_t to = 0;
-    uint32_t messages = 0;  // number of messages sent to that peer, including this one
+    uint32_t messages = 0;  // number of messages sent to `to`, including the loan
   };
 
   bool proceed(size_t rank) {

@@ -22,18 +22,18 @@ namespace tutti::gpu {
 
 struct Action {
   int32_t step = 0;
-  int32_t sends_to = -1;     // send: the peer that receives it
+  int32_t sends_to = -1;     // send: the peer that receives the message
   int32_t forwards = -1;     // receive: step that forwards its result; -1: none
-  int32_t forwards_to = -1;  // receive: peer that this step sends to
+  int32_t forwards_to = -1;  // receive: peer that the step `forwards` sends to
   // Used if messages are lent (lending.h):
-  int32_t lend = -1;             // index of the loan that it sends, among the rank's loans
+  int32_t lend = -1;             // index of the loan that the action sends; -1: none
   int32_t lender_step = -1;      // receive: the lender's step, which locates the data
   int32_t lender = -1;           // receive: the lender
   std::vector<int32_t> awaited;  // loans of this rank in memory that the action overwrites
   // Used if steps are joined (joint_steps.h):
   bool from_all = false;   // combines all ranks' inputs, at the location of the lender's loan
   bool to_all = false;     // writes all ranks' outputs, and notifies all other ranks
-  bool by_switch = false;  // the switch may compute the sum: no other rank computes the same sum
+  bool by_switch = false;  // the switch may sum, because no other rank computes this sum
   bool given = false;      // receive: the sender has written the data in place
 
   bool operator==(const Action&) const = default;

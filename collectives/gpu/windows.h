@@ -68,20 +68,21 @@ class Windows {
   Windows(int rank, int ranks, const cuda::Context& context)
       : rank_(rank), ranks_(ranks), context_(context) {}
 
-  // Adds a window and returns its number, for remove(). Collective, with equally many bytes on each
-  // rank. Throws on all ranks if one cannot share its memory or access another's.
+  // Adds a window and returns the ID that remove() takes. Collective, with equally many bytes on
+  // each rank. Throws on all ranks if one cannot share its memory or access another's.
   uint64_t add(void* data, size_t bytes, const Exchange& exchange);
   // Removes a window. No call may be using it.
   void remove(uint64_t number);
 
-  // Returns the call's buffers if they are in windows, and nullopt otherwise. The result is equal
-  // on all ranks if the program follows the rules of Communicator::register_window().
+  // Returns the call's buffers as mapped by this rank; nullopt if a buffer is empty or in no
+  // window. The result is equal on all ranks if the program follows the rules of
+  // Communicator::register_window().
   std::optional<LentBuffers> find(const Request& request) const;
   // Returns rank `peer`'s memory that corresponds to `data` in this rank's window; null if `data`
   // is in no window.
   std::byte* at(const void* data, size_t bytes, int peer) const;
-  // Returns a number that is equal on all ranks for the same location in a window; 0 if the memory
-  // is in no window.
+  // Returns a hash of the window and the offset of `data` in it, which is equal on all ranks; 0 if
+  // the memory is in no window.
   uint64_t place_of(const void* data, size_t bytes) const;
 
  private:
@@ -98,7 +99,7 @@ class Windows {
   const cuda::Context context_;
   uint64_t added_ = 0;
   mutable std::mutex mutex_;
-  std::vector<std::pair<uint64_t, std::shared_ptr<const Window>>> windows_;  // by number
+  std::vector<std::pair<uint64_t, std::shared_ptr<const Window>>> windows_;  // each with its ID
 };
 
 }  // namespace tutti::gpu

@@ -17,8 +17,9 @@
 //     ]
 //   }
 //
-// A range is [space, first chunk, chunks]; program.h defines the rest. The arithmetic that a call's
-// operator adds to the steps (arithmetic.h) is not part of an algorithm, nor of this format.
+// A range is [space, first chunk, number of chunks]; program.h defines the other values. The
+// arithmetic that a call's operator adds to the steps (arithmetic.h) is not part of an algorithm,
+// nor of this format.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +40,8 @@ struct ProgramSet {
 
 std::string to_json(const ProgramSet& set);
 
-// Parses the file. It checks the form but not the programs, which verify() proves. Throws
-// Error(invalid_argument) that names the defect and its location.
+// Parses `text`. Checks its form, but not that the programs are correct; verify() proves that.
+// Throws an Error(invalid_argument) that names the defect and its location.
 ProgramSet programs_from_json(std::string_view text);
 
 }  // namespace tutti

@@ -4,8 +4,10 @@
 // list of steps and one queue per peer. So all gpus are executed symbolically here, with at most
 // one message in flight between two gpus in each direction. Each rank's steps are recorded in the
 // order in which they ran, because the program makes progress in that order too. A message is sent
-// when its receiver can take it at once. If nothing can progress that way, a message is sent
-// earlier. If that does not help either, a message is received into scratch until its turn.
+// when its receiver can take it at once. If nothing can progress in this way, the first of these
+// exceptions that helps is made: a message is sent before its receiver can take it; an input that a
+// step overwrites and later steps read is first copied to scratch; a message is received into
+// scratch before its turn.
 #pragma once
 
 #include <cstdint>

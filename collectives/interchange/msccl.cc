@@ -17,7 +17,8 @@ namespace tutti {
 
 namespace {
 
-// Limits that exceed any real file by far, so that a hostile one exhausts neither memory nor time.
+// Limits far above the needs of any real file. They prevent a hostile file from exhausting memory
+// or time.
 constexpr int64_t kMostGpus = 1024;
 constexpr int64_t kMostChunks = 1 << 16;       // chunks in one buffer
 constexpr int64_t kMostChunksInAll = 1 << 21;  // chunks in all buffers, and in all steps
@@ -162,7 +163,7 @@ class Reader {
     take_from_budget(gpu.scratch_chunks);
 
     const std::vector<pugi::xml_node> nodes = children(node, "tb");
-    std::map<int32_t, int32_t> positions;  // index by id
+    std::map<int32_t, int32_t> positions;  // index of a threadblock by its ID
     for (const pugi::xml_node& tb : nodes) {
       enter(tb, {.gpu = id});
       const int32_t tb_id = number(tb, "id", 0, kMostChunks);

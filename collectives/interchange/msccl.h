@@ -27,8 +27,8 @@ struct MscclStep {
   Type type = Type::nop;
   MscclRange src;
   MscclRange dst;
-  // Step of the same gpu that must precede this one: the index of its threadblock, and its index in
-  // that threadblock; -1: none.
+  // Step of the same gpu that must precede this one: the index of that step's threadblock, and the
+  // step's index in the threadblock; -1: none.
   int32_t after_threadblock = -1;
   int32_t after_step = -1;
   int32_t line = 0;  // line in the file, from 1
@@ -60,7 +60,7 @@ struct MscclGpu {
 };
 
 struct MscclAlgorithm {
-  std::string file;  // name for messages
+  std::string file;  // file name, for error texts
   std::string name;
   Collective collective = Collective::all_reduce;
   bool in_place = false;  // true: input and output are the same memory
@@ -68,7 +68,8 @@ struct MscclAlgorithm {
   int32_t input_chunks = 0;
   int32_t output_chunks = 0;
   std::vector<MscclGpu> gpus;  // by id
-  // Unknown XML elements that were skipped: "<copy>" and the line of its first occurrence.
+  // Unknown XML elements that were skipped, such as "<copy>", with the line of the first
+  // occurrence.
   std::map<std::string, int32_t> foreign;
 };
 

@@ -51,8 +51,9 @@ bool is_direct(const Imported& imported) {
              .grade != Grade::wrong;
 }
 
-// Returns Means::shared if the proof accepts it. The proof may reject it, because a program may
-// forward a result from scratch, or through another rank's scratch.
+// Returns Means::shared if the proof accepts the programs with it, otherwise Means::own. The proof
+// may reject Means::shared, because a program may forward a result from scratch, or through another
+// rank's scratch.
 Means means_of(const Imported& imported) {
   std::vector<Program> programs = imported.programs;
   Shape shape{.ranks = imported.ranks, .root = imported.root};

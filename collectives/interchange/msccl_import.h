@@ -29,7 +29,7 @@ Imported read_msccl(std::string_view xml, const std::string& file);
 Imported read_found_rings(std::string_view json, const std::string& file);
 
 // Imports the algorithm in a file and adds it to the catalogue. The algorithm supports only the
-// number of ranks that the file states. A file is imported once, and again after its contents have
+// number of ranks that the file states. Later calls import the file again only if its contents have
 // changed. Throws what read_msccl() and read_found_rings() throw, and Error(system) if the file
 // cannot be read. Thread-safe.
 const Algorithm& import_algorithm(const std::string& path);

@@ -85,7 +85,7 @@ class Placement {
   int32_t classes_;
   std::map<Key, Cell> cells_;
   std::map<std::pair<Key, int32_t>, PlacedChunk> scratch_;  // by cell and size class
-  std::vector<int32_t> used_;                               // scratch chunks of each class
+  std::vector<int32_t> used_;  // number of scratch chunks in each class
   int32_t scratch_chunks_ = 0;
 };
 

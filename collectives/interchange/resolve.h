@@ -1,4 +1,4 @@
-// Finds the algorithm that a user's name means.
+// Finds the algorithm that a name given by the user denotes.
 #pragma once
 
 #include <string_view>

@@ -256,7 +256,7 @@ class Drawing {
   const Timing& timing_;
   double column_ = 0;  // width of a column
   double top_ = 0;
-  std::vector<double> y_;  // by round: its start, below top_
+  std::vector<double> y_;  // by round: y of its start, relative to top_
   std::ostringstream body_;
   std::ostringstream labels_;
   std::ostringstream marks_;

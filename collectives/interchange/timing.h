@@ -1,5 +1,5 @@
-// Assigns rounds to an algorithm's steps, as if every message took one round and everything else no
-// time: the picture that papers draw. It does not predict the time.
+// Assigns rounds to an algorithm's steps, as if every message took one round and everything else
+// took no time, as in the figures of papers. The rounds do not predict the time.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct TimedMessage {
   int32_t recv_step = 0;  // index of the receiver's step
   // The round at whose start the message is sent. The message arrives at the end of that round.
   int32_t sent = 0;
-  int32_t taken = 0;  // round at whose start the receiver has consumed it
+  int32_t taken = 0;  // round at whose start the receiver has consumed the message
 };
 
 struct Timing {

@@ -145,8 +145,8 @@ void Channel::follow(Work work, Step then) {
   });
 }
 
-// Continues after the service's call. A call that completes at once enters here from within
-// follow(); the loop below then runs its step, so that steps do not nest.
+// Runs the step `then` after the service's call has ended. A call that completes at once enters
+// here from within follow(); the loop below then runs its step, so that steps do not nest.
 void Channel::proceed(const Error* error, Step then) {
   const std::scoped_lock lock(service_mutex_);
   if (stopped_) return;

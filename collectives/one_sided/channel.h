@@ -1,5 +1,6 @@
-// Carries request messages between this rank and others; if one of these ranks fails, the channel
-// fails on all. Any thread that makes progress in the job serves incoming requests (Work::on_end).
+// Carries request messages between this rank and others. If one of these ranks fails, the channel
+// fails on all of them. Any thread that makes progress in the job serves incoming requests
+// (Work::on_end).
 #pragma once
 
 #include <atomic>
@@ -20,11 +21,11 @@
 
 namespace tutti::one_sided {
 
-// A channel. Ranks are numbered as in its communicator. Thread-safe.
+// Channel between the ranks of one communicator, whose rank numbers it uses. Thread-safe.
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
   // Creates the channel. `ranks` connects the ranks and is used only by this channel. Requests are
-  // accepted from `source`, which may be kAnySource. `part` outlives the channel.
+  // accepted from `source`, which may be kAnySource. The requests operate on `part`.
   Channel(Communicator ranks, int source, std::shared_ptr<OwnPart> part);
 
   // Waits until all ranks of the channel have called meet().
@@ -32,8 +33,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   // Sends a request. Blocks while too many messages are in flight.
   void send(int rank, const Header& header);
-  // Appends a request with `bytes` of payload to the next message to `rank`. The message is sent
-  // when it is full or with the next request sent to that rank.
+  // Appends a request and `bytes` bytes of payload to the next message to `rank`. The message is
+  // sent when it is full or with the next request sent to that rank.
   void add(int rank, const Header& header, const void* payload, uint64_t bytes);
   // Sends all pending messages.
   void send_added();
@@ -42,7 +43,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Sends a request and blocks until its answer arrives.
   void ask(int rank, Header header, void* answer, uint64_t bytes);
 
-  // Returns the number of arrivals of other ranks at fences so far.
+  // Returns the number of `arrive` requests served so far. Each other rank sends one per fence.
   uint64_t arrivals() const { return arrivals_.load(std::memory_order_acquire); }
 
   // Starts serving requests. Call it once.
@@ -52,13 +53,13 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Fails the channel on all ranks with this reason. Unflushed requests may be lost.
   void end(const std::string& why);
   // Returns the receive that is in flight for the next request, so that a waiting thread can make
-  // progress on it. Throws the channel's failure.
+  // progress on it. Throws the channel's error if it has failed.
   Work current();
   // Waits for a request to be served, for at most `at_most`. A thread that waits repeatedly passes
   // the same handle, because the handle measures how long nothing has progressed. Throws the
-  // channel's failure.
+  // channel's error if it has failed.
   void wait_for_request(std::optional<Work>& handle, std::chrono::nanoseconds at_most);
-  // Throws the channel's failure, if it has failed.
+  // Throws the channel's error if it has failed.
   void check() const { abort_->throw_if_raised(); }
   bool failed() const { return abort_->raised(); }
 
@@ -85,8 +86,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
     return kFirstAnswerTag + static_cast<int>(tags_.fetch_add(1) % kTags);
   }
 
-  // ranks_ is declared after these members, so that it is destroyed first, because messages in
-  // flight use them.
+  // ranks_ is declared after these members, so that it is destroyed first, because its messages in
+  // flight use these members.
   const std::shared_ptr<OwnPart> part_;
   const int source_;
   Bytes request_;
@@ -94,7 +95,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   uint64_t request_end_ = 0;
   int request_source_ = 0;
   std::mutex added_mutex_;
-  std::vector<Bytes> added_;  // by rank: the next message
+  std::vector<Bytes> added_;  // by rank: the message that collects requests
   std::mutex sent_mutex_;
   std::deque<Work> sent_;  // this rank's latest messages
   std::atomic<uint32_t> tags_{0};

@@ -1,5 +1,5 @@
-// This rank's part of a window, and the operations that requests perform on it. Operations are
-// serialised where needed.
+// This rank's part of a window, and the operations that requests perform on it. Locks serialise the
+// operations.
 #pragma once
 
 #include <array>
@@ -21,11 +21,11 @@ void combine(std::byte* dst, const void* from, uint64_t bytes, DType dtype, Redu
 // lock.
 uint64_t swap(std::byte* at, uint64_t bytes, uint64_t expected, uint64_t desired);
 
-// A part. Thread-safe.
+// This rank's part. Thread-safe.
 class OwnPart {
  public:
-  // Creates the part. `shared`: the view shared within the host, which may be empty. `check`:
-  // passed to SharedPart::lock().
+  // Creates the part. `shared`: this rank's view of the part in shared memory, empty if the part is
+  // not shared. `check`: passed to SharedPart::lock().
   OwnPart(std::span<std::byte> memory, SharedPart shared, std::function<bool(int holder)> check);
 
   std::span<std::byte> memory() const { return memory_; }
@@ -37,8 +37,8 @@ class OwnPart {
   uint64_t swap(uint64_t offset, uint64_t bytes, uint64_t expected, uint64_t desired);
   void add_signal(uint64_t slot, uint64_t count);
   bool take_signal(uint64_t slot, uint64_t count);
-  // Begin and end the sleep of a thread that waits for a signal. In between, ranks that signal also
-  // wake it.
+  // Begin and end the sleep of a thread that waits for a signal. Ranks that signal between the two
+  // calls also send a message, which wakes the thread.
   void begin_sleep();
   void end_sleep();
 

@@ -57,7 +57,7 @@ void RemotePart::wait(const Done& done) {
 
 void RemotePart::refuse(const std::string& why) {
   for (const Deadline deadline = Deadline::after(kReportTime); !deadline.passed();) {
-    progress_(true);  // throws if that rank has died
+    progress_(true);  // throws if the owner has died
   }
   throw Error(ErrorCode::system, cat("rank ", rank_, " cannot be accessed: ", why),
               {.where = "one-sided call",

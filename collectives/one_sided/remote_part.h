@@ -19,8 +19,8 @@ namespace tutti::one_sided {
 // Thread-safe. Concurrent calls of several threads take effect in any order.
 class RemotePart {
  public:
-  // Makes progress on all calls of the job, sleeping for up to a millisecond if `sleeps`. Throws
-  // the failure of the path to the owner.
+  // Makes progress on all calls of the job, sleeping for up to a millisecond if `sleeps`. Throws an
+  // error if the path to the owner has failed.
   using Progress = std::function<void(bool sleeps)>;
 
   // `rank`: the owner's rank, for error texts.

@@ -22,7 +22,7 @@ enum class Kind : uint8_t {
   accumulate,  // payload in the message
   swap,        // answered with the old value
   signal,
-  flush,   // answered once served
+  flush,   // answered when all earlier requests have been served
   arrive,  // arrival at a fence
 };
 

@@ -113,12 +113,12 @@ class SharedPart {
   }
   void unlock() const { control_->lock.store(0, std::memory_order_release); }
 
-  // Closes the part; called by the owner. No rank can enter afterwards. Returns true when no rank
-  // is inside. Returns false if is_over(rank) reports that a rank inside will never leave; the
-  // memory must then not be freed.
+  // Closes the part; called by the owner. No rank can enter afterwards. Blocks until no rank is
+  // inside, then returns true. Returns false if is_over(rank) reports that a rank inside will never
+  // leave; the memory must then not be freed.
   bool close(int ranks, const std::function<bool(int rank)>& is_over) const;
-  // Takes ownership of the part's memory and frees it once no other rank has it mapped. That is
-  // checked whenever a window ends.
+  // Takes ownership of the part's memory and frees it once no other rank has it mapped. Parts that
+  // still wait to be freed are checked whenever a window ends.
   static void free_when_unused(const SharedPart& part, const std::shared_ptr<void>& memory);
 
  private:

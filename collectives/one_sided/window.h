@@ -6,7 +6,7 @@
 //   window.put(as_const(buffer), /*rank=*/2, /*offset=*/64);
 //   window.accumulate({ones, 4, DType::f32}, 2, 128, ReduceOp::sum);
 //   window.flush(2);                 // rank 2's memory has both now
-//   window.signal(2, /*slot=*/0);    // after them: rank 2 may wait_signal(0, 1)
+//   window.signal(2, /*slot=*/0);    // rank 2 waits for it: wait_signal(0)
 //
 // Memory shared by the ranks of a host (allocate(), or memory from Communicator::allocate() and
 // register_memory()) is accessed in place without help from its owner. Over UCX and libfabric,
@@ -18,16 +18,18 @@
 // Order and completion:
 //   - Requests of one rank to another are served in the order of its calls.
 //   - put() and accumulate() return once the source may be overwritten (local completion). Short
-//     requests sent as messages are batched; the batch is sent at the latest with this rank's next
-//     other call to that rank, or when this rank waits for a signal.
+//     requests sent as messages are batched. A batch is sent at the latest with this rank's next
+//     unbatched request to the same rank, or when this rank waits for a signal.
 //   - flush() returns once all earlier requests of this rank have taken effect in the owner's
 //     memory (remote completion).
 //   - accumulate() and compare_and_swap() are atomic per segment of kSegment bytes with respect to
 //     each other, including the owner's own. put() and get() are not atomic, as in MPI (MPI 4.1,
 //     section 12.7): a concurrent access may see a part of a write or update.
 //   - The owner sees other ranks' writes after fence(), or after wait_signal() for a signal that
-//     followed them. Its plain stores are visible to requests that are served after its next call.
-//   - At most 64 requests of a rank are in flight as messages: further calls block.
+//     followed them. The owner's plain stores are visible to requests that are
+//     served after its next call.
+//   - At most 64 messages of a rank that carry requests are in flight, or with Members::may_die at
+//     most 64 to each other rank. Further calls block.
 //
 // Errors: a failure of the window's communicator (a dead rank: Error(rank_died)) fails every call
 // on the window and stops its service. With Members::may_die only calls to the dead rank fail, with
@@ -110,15 +112,16 @@ class Window {
   void put(ConstBuffer from, int rank, uint64_t offset);
   // Reads from byte offset `offset` of the part of `rank`; blocks until the data have arrived.
   void get(Buffer into, int rank, uint64_t offset);
-  // Computes window[i] = window[i] op from[i], from byte offset `offset` on, for all operators
-  // except avg, premul_sum and user.
+  // Computes window[i] = window[i] op from[i], where window[0] is at byte offset `offset` of the
+  // part of `rank`. `op` is any operator except avg, premul_sum and user.
   void accumulate(ConstBuffer from, int rank, uint64_t offset, ReduceOp op);
   // Writes `desired` if the integer at the offset equals `expected`; returns the old value. `type`
   // is i32, u32, i64 or u64. Blocks.
   uint64_t compare_and_swap(DType type, uint64_t expected, uint64_t desired, int rank,
                             uint64_t offset);
 
-  // Adds `count` to counter `slot` of `rank`, after all earlier requests of this rank to it.
+  // Adds `count` to counter `slot` of `rank` after all earlier requests of this rank to `rank` have
+  // taken effect.
   void signal(int rank, int slot, uint64_t count = 1);
   // Blocks until counter `slot` of this rank is at least `count`, then subtracts `count`.
   void wait_signal(int slot, uint64_t count = 1);
@@ -127,8 +130,8 @@ class Window {
   void flush(int rank);
   // Flushes the requests to all surviving ranks.
   void flush_all();
-  // Flushes the requests to all ranks, then waits until all surviving ranks have done so.
-  // Collective among them.
+  // Flushes this rank's requests to all surviving ranks, then waits until all surviving ranks have
+  // flushed theirs. Collective among the surviving ranks.
   void fence();
   // Runs a fence, then ends the window on all ranks. Collective.
   void free();

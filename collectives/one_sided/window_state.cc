@@ -213,7 +213,7 @@ void Window::State::make_progress() {
     try {
       channel->current().poll();
       return;
-    } catch (const Error&) {  // that rank has died
+    } catch (const Error&) {  // the peer has died
     }
   }
 }
@@ -226,14 +226,14 @@ void Window::State::send_added() {
 
 // Waits on the first channel that has not failed. The wait progresses all calls of the job.
 void Window::State::wait_for_requests(std::vector<std::optional<Work>>& handles) {
-  // A single rank has no channels.
+  // With Members::may_die, a single rank has no channels.
   if (channels_.empty()) return std::this_thread::sleep_for(kTurn);
   handles.resize(channels_.size());
   if (together_) return channels_[0]->wait_for_request(handles[0], kLookAgain);
   for (size_t i = 0; i < channels_.size(); ++i) {
     try {
       return channels_[i]->wait_for_request(handles[i], kTurn);
-    } catch (const Error&) {  // that rank has died, or dies meanwhile
+    } catch (const Error&) {  // the peer has died, or dies meanwhile
     }
   }
   throw Error(ErrorCode::rank_died, "all other ranks of the window have died or left");
@@ -254,7 +254,7 @@ void Window::State::meet() {
     if (to.channel == nullptr || to.channel->failed()) continue;
     try {
       to.channel->send(to.there, {.kind = one_sided::Kind::arrive});
-    } catch (const Error&) {  // that rank has died
+    } catch (const Error&) {  // the peer has died
     }
   }
   for (const std::shared_ptr<Channel>& channel : channels_) {

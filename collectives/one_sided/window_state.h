@@ -46,9 +46,10 @@ class Window::State {
     int there = 0;  // index of the part's rank in the channel
     std::unique_ptr<one_sided::RemotePart> remote;
 
-    // Returns true if an access by `remote` would be in order.
+    // Returns true if an access by `remote` now would be in order with earlier messages.
     bool may_access() const { return remote != nullptr && remote->may_access(); }
-    // Calls `send`, which sends a message to the owner, in order with accesses.
+    // Flushes this rank's puts by `remote`, then calls `send`, which sends one message to the
+    // owner.
     template <typename Send>
     void send_in_order(const Send& send) const {
       if (remote == nullptr) return send();
@@ -56,7 +57,8 @@ class Window::State {
       send();
       remote->count_message();
     }
-    // Calls Channel::ask() in order with accesses.
+    // Flushes this rank's puts by `remote`, then calls Channel::ask(). Its answer shows that the
+    // owner has served all earlier messages.
     void ask(const one_sided::Header& header, void* answer, uint64_t bytes) const;
   };
   const Link& link(int rank) const { return links_[static_cast<size_t>(rank)]; }
@@ -104,11 +106,12 @@ class Window::State {
     if (link(rank).channel->failed() || link(rank).part.is_closed()) refuse_access(rank);
   }
 
-  // Returns true if `holder` has died. Passed to SharedPart::lock() as its check.
+  // Check that is passed to SharedPart::lock(). Returns is_gone(holder); throws if the window has
+  // failed.
   bool has_died(int holder) const;
 
-  // Serves other ranks' requests. This also works for an owner that only reads its memory in a
-  // loop.
+  // Serves other ranks' requests. An owner that only reads its memory in a loop also calls it, so
+  // that it sees other ranks' writes.
   void make_progress();
   // Calls make_progress() in every 64th call if other ranks reach this rank by messages, because
   // calls that access memory in place make no progress otherwise.
@@ -121,10 +124,10 @@ class Window::State {
   // Sends pending messages. It must be called before this rank waits, because other ranks' progress
   // may depend on them.
   void send_added();
-  // Waits for a short time until any request is served. Throws the window's failure on this rank.
-  // The caller passes the same `handles` to successive calls.
+  // Waits for a short time until any request is served. Throws an error if the window has failed on
+  // this rank. The caller passes the same `handles` to successive calls.
   void wait_for_requests(std::vector<std::optional<Work>>& handles);
-  // Returns true if `rank` is dead and the window continues without it.
+  // Returns true if `rank` has died or has ended its part, and the window continues without it.
   bool is_gone(int rank) const;
   bool continues() const { return !together_; }
   // Waits until all surviving ranks have called meet().
@@ -148,7 +151,7 @@ class Window::State {
   std::unique_ptr<ExposedMemory> exposed_;                     // null: no memory is exposed
   std::vector<Link> links_;                                    // links to the parts, by rank
   std::vector<std::shared_ptr<one_sided::Channel>> channels_;  // distinct channels of links_
-  const int64_t process_;                                      // creator (a fork() copies it)
+  const int64_t process_;  // the process that created the window
   bool together_ = true;
   bool reached_by_messages_ = false;
   std::atomic<uint32_t> calls_{0};

@@ -1,5 +1,5 @@
-// Selects the algorithms worth simulating: those that support these ranks, give all ranks the same
-// bits and are not too long, the most promising first.
+// Selects the algorithms worth simulating. They support these ranks, give all ranks results with
+// the same bits, and are not too long. The most promising come first.
 #pragma once
 
 #include <string>
@@ -17,7 +17,8 @@ struct SimulationCandidate {
   std::string excluded;   // why the algorithm is excluded; empty for a candidate
   bool too_long = false;  // true: excluded because it is too long
   // Estimate without congestion, as if all ranks did what the busiest of a few sampled ranks does.
-  // From kManyRanks ranks on, it is extrapolated from a simulation of fewer ranks.
+  // With kManyRanks or more ranks, the estimate is extrapolated from simulations of fewer ranks, if
+  // the algorithm supports those.
   double rough_us = 0;
 };
 

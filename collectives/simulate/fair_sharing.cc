@@ -7,7 +7,7 @@ namespace tutti {
 
 namespace {
 
-// Tolerance: sums of rates are rounded, so rates that differ by less are equal.
+// Relative tolerance: rates that differ by less count as equal, because sums of rates are rounded.
 constexpr double kNearly = 1e-9;
 
 bool full(double used, double capacity) { return used >= capacity * (1 - kNearly); }

@@ -39,7 +39,7 @@ class FairSharing {
   double rate(Flow flow) const { return flows_[flow].rate; }
   // Returns the number of (flow, link) visits so far, the cost of the computation.
   int64_t work() const { return work_; }
-  // Returns the bandwidth of a link that is in use.
+  // Returns how much of a link's bandwidth is in use.
   double used(int link) const { return links_[static_cast<size_t>(link)].used; }
 
  private:

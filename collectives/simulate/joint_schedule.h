@@ -20,7 +20,7 @@ namespace tutti {
 
 class JointSchedule {
  public:
-  // A step of the rank that adds it. A step is identified together with its rank.
+  // Index of a step among the steps of its rank.
   using Step = int32_t;
 
   // Starts an empty schedule. Each group of `alike` consecutive ranks is walked as one; `alike`
@@ -33,17 +33,17 @@ class JointSchedule {
   // Adds a message. Returns the sender's step and the receiver's step, which ends when the message
   // arrives.
   std::pair<Step, Step> message(int32_t from, int32_t to, double bytes);
-  // Adds a collective. `members[i]` is the collective's rank i, for all its ranks, not only the
-  // walked ones. The collective has this schedule's symmetry: ranks that are alike here are alike
-  // in the collective. Returns two steps for each walked member, in order: a step to be ordered
-  // after the member's prerequisites, and a step that ends when the member's part of the collective
-  // ends. Both steps take no time.
+  // Adds a collective. `members[i]` is the rank that is rank i of the collective; it lists all
+  // ranks of the collective, not only the walked ones. The collective must have this schedule's
+  // symmetry: ranks that are alike here are alike in the collective. Returns two steps for each
+  // walked member, in order: a step to be ordered after the member's prerequisites, and a step that
+  // ends when the member's part of the collective ends. Neither step takes time.
   std::vector<std::pair<Step, Step>> collective(const Schedule& its, double bytes,
                                                 std::span<const int32_t> members);
   // Makes `later` begin after `earlier` has ended.
   void order(int32_t rank, Step earlier, Step later);
 
-  // Returns the whole schedule and leaves this one empty.
+  // Returns the schedule and leaves this object empty.
   Schedule take();
 
  private:

@@ -18,7 +18,7 @@ namespace {
 constexpr double kBytesOfGBps = 1e3;  // bytes per us at 1 GB/s
 
 // Distances from a rank to the receivers of its messages, and the number of chunks per message if
-// it is equal in all of them.
+// it is equal in all messages.
 struct Sends {
   std::multiset<int> distances;
   int32_t chunks = 0;  // chunks per message; -1: they differ
@@ -117,7 +117,7 @@ void play_ring(const Rounds& rounds, Network& network, int ranks, SimulationResu
   note_busiest(network, busiest, all * rounds.bytes * load[static_cast<size_t>(busiest)], result);
 }
 
-// Properties of arcs that have equal load in a uniform network.
+// Properties of an arc. In a uniform network, arcs with equal properties have equal load.
 using LikeArcs = std::tuple<NodeKind, NodeKind, size_t, size_t, double>;
 
 LikeArcs likeness(const Network& network, Arc arc) {
@@ -128,7 +128,8 @@ LikeArcs likeness(const Network& network, Arc arc) {
           graph.arcs_from(head).size(), network.GBps(arc)};
 }
 
-// Returns all distances, or a limited number of evenly distributed ones.
+// Returns the distances between ranks for which routes are computed: all distances, or, among many
+// ranks, a limited number of evenly distributed distances.
 std::vector<int> distances(int ranks) {
   constexpr int kMostRoutes = 4'000'000;
   const int most = std::max(8, kMostRoutes / ranks);
@@ -164,7 +165,7 @@ void play_everyone(const Rounds& rounds, Network& network, int ranks, Simulation
   }
   const double scale = static_cast<double>(rounds.count) / static_cast<double>(chosen.size());
   const bool has_all = static_cast<int64_t>(chosen.size()) == rounds.count;
-  std::map<LikeArcs, std::pair<double, int>> like;  // number of messages, number of arcs
+  std::map<LikeArcs, std::pair<double, int>> like;  // numbers of messages and arcs
   for (Arc arc = 0; arc < network.graph().arcs(); ++arc) {
     auto& [messages, arcs] = like[likeness(network, arc)];
     messages += load[static_cast<size_t>(arc)];

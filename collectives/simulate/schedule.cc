@@ -112,8 +112,8 @@ int32_t shifted(int32_t rank, int32_t by, int32_t size, Symmetry symmetry) {
   return rank;
 }
 
-// Returns true if `other` is the plan `first` of the host's first rank with all peers shifted.
-// Equal numbers of chunks are required, but not the same chunks.
+// Returns true if `other` is the plan `first` of the host's first rank with all peers shifted. The
+// steps must have equal numbers of chunks, but not the same chunks.
 bool is_image(const Plan& first, const Plan& other, int32_t by, int32_t size, Symmetry symmetry) {
   const std::vector<Step>& a = first.program.steps;
   const std::vector<Step>& b = other.program.steps;

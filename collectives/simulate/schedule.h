@@ -1,5 +1,5 @@
-// The steps of all ranks (program/step_graph.h) and the amount that each sends, in chunks, so that
-// one schedule serves all sizes.
+// The steps of all ranks (program/step_graph.h) and the number of chunks that each step sends, so
+// that one schedule serves all sizes.
 //
 // Ranks that behave alike may be walked as one. Suppose that hosts are alike, and that on each host
 // rank i does what rank 0 does with all partners shifted by i. Then the schedule has only rank 0 of
@@ -36,7 +36,8 @@ struct Schedule : StepGraph {
 
   int32_t rank_of(int32_t step) const;
   int64_t messages_in_all() const { return static_cast<int64_t>(messages.size()) * alike; }
-  // Returns rank i of the ranks that a walked rank represents.
+  // A walked step represents the same step of every rank of its host. Returns the rank that takes
+  // the place of `rank` in the step of the host's rank i.
   int32_t image(int32_t rank, int32_t i) const;
 };
 
@@ -44,7 +45,7 @@ struct Schedule : StepGraph {
 using Progress = std::function<void(double)>;
 
 struct ScheduleOptions {
-  // Limit on the number of steps over all ranks.
+  // Limit on the number of steps over all walked ranks.
   int64_t most_steps = 40'000'000;
   // Number of ranks of a host, which are walked as one if they have a symmetry. 1: each rank is
   // walked.

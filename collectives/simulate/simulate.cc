@@ -17,7 +17,8 @@ namespace tutti {
 namespace {
 
 constexpr double kBytesPerUs = 1e3;  // bytes per us at 1 GB/s
-// Events closer than rounding errors are simultaneous.
+// Events whose times differ by less than this fraction are simultaneous, because times have
+// rounding errors.
 constexpr double kSameMoment = 1e-12;
 
 using Flow = FairSharing::Flow;
@@ -209,8 +210,8 @@ class Simulation {
     end_after(work, step, slice, now);
   }
 
-  // Adds work to a rank's processor, which begins when the processor is free. Returns the end of
-  // the work.
+  // Adds work to the processor of a step's rank. The work begins when the processor is free.
+  // Returns the time at which the work ends.
   double after_work(double work, int32_t step, double now) {
     if (work == 0) return now;
     double& free = processor_free_[s_.rank_of(step) / s_.alike];
@@ -372,13 +373,13 @@ class Simulation {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   uint64_t next_event_ = 0;
   std::vector<std::pair<int32_t, uint32_t>> ready_;  // steps that are ready, with their slices
-  std::vector<int32_t> waits_;                       // by slice, then step; -1: done
+  std::vector<int32_t> waits_;       // by slice, then step: number of awaited events; -1: done
   std::vector<int32_t> sends_left_;  // by slice, then step: number of messages to send
   std::vector<int32_t> sender_;      // by message: the step that sends it
   // One queue per connection: messages with their slices. The first one is in flight, the others
   // wait.
   std::vector<std::deque<std::pair<int32_t, uint32_t>>> queues_;
-  std::vector<double> processor_free_;  // by walked rank
+  std::vector<double> processor_free_;  // by walked rank: when it is free
   std::vector<double> ends_;
   std::vector<Transfer> transfers_;  // transfers by flow
   std::vector<double> traffic_;      // bytes by arc

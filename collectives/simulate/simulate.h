@@ -49,17 +49,17 @@ struct SimulationOptions {
 };
 
 struct SimulationResult {
-  double time_us = 0;   // time until the last rank is done; infinite if given up
+  double time_us = 0;   // time until the last rank is done; infinite if a limit was reached
   double first_us = 0;  // time until the first rank is done
   int32_t last_rank = 0;
   int64_t messages = 0;
   double bytes_sent = 0;       // bytes sent by all ranks together
   std::optional<Arc> busiest;  // most heavily used link, with direction
-  double busiest_part = 0;     // fraction of its bandwidth that was used
+  double busiest_part = 0;     // fraction of that link's bandwidth that was used
 };
 
-// Simulates the schedule. Throws Error(rank_died) that names the ranks waiting for a failed one,
-// and Error(connection_lost) that names the ranks cut off.
+// Simulates the schedule. Throws an Error(rank_died) that names the ranks that wait for a failed
+// rank, or an Error(connection_lost) that names the ranks that are cut off.
 SimulationResult simulate(const Schedule& schedule, Network& network,
                           const SimulationOptions& options);
 

@@ -94,7 +94,8 @@ std::optional<std::pair<nb::object, tutti_dtype_t>> look_through(nb::handle arra
   return std::pair(nb::object(view[0]), nb::cast<tutti_dtype_t>(view[1]));
 }
 
-// Takes any contiguous host memory with the required access. Returns false otherwise.
+// Sets `memory` to the array's memory and returns true if that is contiguous host memory with the
+// required access. Returns false otherwise.
 bool take(nb::handle array, Access access, nb::ndarray<nb::ro>& memory) {
   if (access == Access::write) {
     nb::ndarray<nb::c_contig, nb::device::cpu> writable;

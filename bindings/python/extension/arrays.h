@@ -14,10 +14,10 @@ enum class Access { read, write };
 // the GIL.
 class Array {
  public:
-  Array() = default;  // has no data: None
+  Array() = default;  // represents None
   // Takes an array: a NumPy array, or any object with __dlpack__ or the buffer protocol. `role`
-  // names it in errors. Raises tutti.Error if it is not contiguous, not in host memory, of an
-  // unsupported dtype, or read-only although it must be written.
+  // names the array in errors. Raises tutti.Error if it is not contiguous, not in host memory, of
+  // an unsupported dtype, or read-only although it must be written.
   Array(nanobind::handle array, Access access, const char* role);
 
   const tutti_buffer_t& buffer() const { return buffer_; }

@@ -109,8 +109,8 @@ void Communicator::abandon(Calls::iterator call) {
 
 void Communicator::end_abandoned() {
   if (abandoned_ == 0 || closed() || of_another_process()) return;
-  // Destroyed at the end of this function, because destroying the arrays of the calls may run
-  // Python code, which may make calls.
+  // `ended` is destroyed at the end of this function, because destroying the arrays of the calls
+  // may run Python code, which may make calls.
   Calls ended;
   for (auto call = calls_.begin(); call != calls_.end();) {
     const auto current = call++;
@@ -124,7 +124,7 @@ void Communicator::end_abandoned() {
   }
 }
 
-// Keeps a visit until the library returns, while this thread runs signal handlers.
+// Visit of a thread that runs signal handlers until a blocking call of the library returns.
 class Communicator::LongVisit {
  public:
   explicit LongVisit(Communicator& communicator)
@@ -235,7 +235,7 @@ void Communicator::close() {
     nb::gil_scoped_release without_gil;
     tutti_destroy(comm);
   }
-  const Calls ended = std::exchange(calls_, {});  // their arrays are unused only now
+  const Calls ended = std::exchange(calls_, {});  // no call uses the arrays any more
 }
 
 std::unique_ptr<Communicator> join(const JoinOptions& given) {

@@ -73,8 +73,8 @@ class Communicator {
   // array is in use afterwards.
   void close();
 
-  // Counts a thread of this process as inside the library on the communicator's behalf, while this
-  // object lives.
+  // While this object lives, counts a thread of this process as inside the library for this
+  // communicator.
   class Visit {
    public:
     explicit Visit(Communicator& communicator) : inside_(communicator.inside_) { ++inside_; }

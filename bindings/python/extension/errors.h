@@ -21,7 +21,7 @@ Failure last_failure(tutti_status_t code);
 [[noreturn]] void raise(const Failure& failure);
 [[noreturn]] void raise(tutti_status_t code, const std::string& text);
 
-// Raises the failure of this thread's last call, if it failed. The GIL must be held.
+// Raises the failure of this thread's last call if `status` is not TUTTI_OK. The GIL must be held.
 void check(tutti_status_t status);
 
 }  // namespace tutti::python

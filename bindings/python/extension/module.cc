@@ -52,7 +52,7 @@ Work start(nb::handle self, tutti_collective_t collective, nb::handle input, nb:
   if (output_counts) request.output_counts = &*output_counts;
   request.options.tag = tag;
   request.options.may_be_shorter = may_be_shorter ? 1 : 0;
-  // In C, 0 stands for the setting TUTTI_TIMEOUT.
+  // A timeout of 0 means no deadline in Python, but the setting TUTTI_TIMEOUT in C.
   if (timeout) request.options.timeout = *timeout == 0 ? INFINITY : *timeout;
   if (algorithm) request.options.algorithm = algorithm->c_str();
   request.options.deterministic = deterministic ? 1 : 0;

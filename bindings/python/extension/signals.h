@@ -25,7 +25,7 @@ template <typename Block, typename Stop>
 void listening_for_signals(Block block, Stop stop) {
   std::packaged_task<Failure()> task([block = std::move(block)] {
     const tutti_status_t status = block();
-    // the blocking thread's failure
+    // last_failure() must be called on the thread that made the call.
     return status == TUTTI_OK ? Failure{status, ""} : last_failure(status);
   });
   std::future<Failure> outcome = task.get_future();

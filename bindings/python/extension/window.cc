@@ -25,7 +25,7 @@ struct Making {
   tutti_window_t* window = nullptr;
 };
 
-// Makes a call without the GIL, and keeps the window alive during it.
+// Makes a call without the GIL. `inside` counts it, so that the window stays alive during the call.
 template <typename Call>
 void call(int& inside, Call call) {
   tutti_status_t status = TUTTI_OK;

@@ -49,7 +49,7 @@ class Work {
   nanobind::object result_;
   bool receives_;
   bool complete_ = false;
-  bool entered_ = false;  // true: a thread is inside
+  bool entered_ = false;  // true: a thread is inside advance()
   std::optional<Failure> failure_;
   tutti_message_t message_ = TUTTI_MESSAGE_INIT;
 };

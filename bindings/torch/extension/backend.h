@@ -108,7 +108,7 @@ class Backend final : public c10d::Backend {
   const std::shared_ptr<Connection> connection_;
   const c10::intrusive_ptr<c10d::Store> store_;
   std::atomic<std::chrono::milliseconds> timeout_;
-  std::atomic<uint64_t> collectives_{0};  // number of started collectives: the same on all ranks
+  std::atomic<uint64_t> collectives_{0};  // number of started collectives, equal on all ranks
   uint64_t monitored_barriers_ = 0;
   // Calls started between startCoalescing() and endCoalescing(), which one thread calls; nullopt at
   // other times.
@@ -118,7 +118,8 @@ class Backend final : public c10d::Backend {
 // ---- layouts.cc: tasks on tensors, as one block of memory each ----
 
 Task task_of(const char* name, c10d::OpType type, tutti_collective_t collective);
-// Sets a task's input and output, both contiguous, and its work's result().
+// Sets the input and the output of a task; both must be contiguous. `result`: the tensors that
+// result() of the torch work returns.
 void set_memory(const at::Tensor& input, const at::Tensor& output, Tensors result, Task& task);
 // Returns the element counts of the tensors, in the library's dtypes.
 std::vector<uint64_t> counts_of(const Tensors& tensors);

@@ -1,4 +1,4 @@
-// A library call of a process group: its operands, its state, and the work on its completion.
+// A library call of a process group: its operands, its state, and the actions on its completion.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -27,8 +27,8 @@ struct Task {
   std::vector<at::Tensor> tensors;
   std::vector<uint64_t> input_counts;   // for uneven blocks, else empty
   std::vector<uint64_t> output_counts;  // for uneven blocks, else empty
-  std::vector<at::Tensor> inputs;       // shapes shown by a profiler
-  std::vector<at::Tensor> outputs;      // the work's result()
+  std::vector<at::Tensor> inputs;       // tensors whose shapes a profiler shows
+  std::vector<at::Tensor> outputs;      // returned by the work's result()
   std::function<void()> unpack;         // called once the request is complete; may be empty
   // The profiler's record of the call, shared by all calls of one work. The record ends when the
   // last of these calls ends.

@@ -12,8 +12,8 @@
 
 namespace tutti::torch_backend {
 
-// A connection. Thread-safe. close(), and therefore the destructor, must not be called from within
-// a use.
+// Owns the communicator of a process group. Thread-safe. close(), and therefore the destructor,
+// must not be called from within a use.
 class Connection {
  public:
   // Takes ownership of the communicator.
@@ -34,8 +34,8 @@ class Connection {
   Driver& driver() { return *driver_; }
   // Aborts calls in flight on all ranks, even while another thread is in close().
   void abort(const std::string& reason);
-  // Waits briefly for calls in flight, rejects further calls, aborts the remaining ones, and
-  // leaves.
+  // Waits briefly for calls in flight, rejects further calls, aborts the remaining calls, and
+  // leaves the communicator.
   void close();
   // Allocates memory that the other ranks of the host can read in place, until `release` is called.
   void* allocate(size_t bytes);

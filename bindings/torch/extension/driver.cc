@@ -49,7 +49,7 @@ void Driver::add(std::shared_ptr<Driven> call) {
   const std::lock_guard lock(state_->mutex);
   Calls& calls = state_->calls;
   const bool first = calls.empty();
-  // Ended calls are removed, which keeps the list short while the thread is idle.
+  // Ended calls are removed, so that the list stays short while the thread is idle.
   while (!calls.empty() && calls.front()->ended()) {
     ended.splice(ended.end(), calls, calls.begin());
   }

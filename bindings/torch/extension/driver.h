@@ -24,7 +24,7 @@ class Driven {
   virtual ~Driven() = default;
   virtual const Connection* connection() const = 0;
   virtual bool ended() const = 0;
-  // Waits for the call for a while, unless another thread does. Never throws.
+  // Waits for the call for a short time, unless another thread waits for it. Never throws.
   virtual void drive() = 0;
   // Releases the call's handle. A call that has not ended fails with `reason`.
   virtual void let_go(const std::string& reason) = 0;
@@ -39,7 +39,7 @@ class Driver {
   Driver& operator=(const Driver&) = delete;
 
   void add(std::shared_ptr<Driven> call);
-  // Returns the calls of a connection whose handles are not released.
+  // Returns the connection's calls whose handles have not been released.
   std::vector<std::shared_ptr<Driven>> of(const Connection& connection);
 
   class Rest;

@@ -1,4 +1,4 @@
-// send, recv, barriers, and coalesced calls.
+// Implements the Backend's messages, barriers and coalesced calls.
 #include <c10/util/Exception.h>
 
 #include <string>
@@ -75,7 +75,7 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
   const std::string prefix = "tutti/monitored/" + std::to_string(monitored_barriers_++) + "/";
   const auto comes = [&](const std::string& key) {
     while (!store_->check({prefix + key})) {
-      // use() throws once the group is destroyed, which ends the wait.
+      // Once the group is destroyed, use() throws, so that the wait ends.
       static_cast<void>(connection_->use("monitored_barrier"));
       if (std::chrono::steady_clock::now() >= late) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));

@@ -1,4 +1,4 @@
-// broadcast, all_gather, gather, scatter, all_to_all.
+// Implements the Backend's data movements: broadcast, all_gather, gather, scatter, all_to_all.
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 

@@ -37,17 +37,17 @@ class PendingCall : public Driven, public std::enable_shared_from_this<PendingCa
   // Prepares a call. `name` appears in messages and must outlive the call: "all_reduce".
   PendingCall(std::shared_ptr<Connection> connection, const char* name)
       : connection_(std::move(connection)), name_(name) {}
-  // Starts the call. The request's memory must stay valid until the end. Throws if the library
-  // rejects it.
+  // Starts the call. The request's memory must stay valid until the call has ended. Throws if the
+  // library rejects it.
   void begin(const tutti_request_t& request, const tutti_call_options_t& options);
 
-  // Finishes the results. Called once, when the request is complete; an exception becomes the
-  // call's error.
+  // Copies results from temporary tensors to the caller's tensors. Called once, when the request is
+  // complete; an exception becomes the call's error.
   virtual void unpack() = 0;
-  // Handles the end; called once, with the mutex held and before any thread sees that the call has
-  // ended.
+  // Handles the end of the call; called once, with the mutex held and before any thread sees that
+  // the call has ended.
   virtual void ending() = 0;
-  // Handles the end; called once, after ending(), without the mutex.
+  // Handles the end of the call; called once, after ending(), without the mutex.
   virtual void settle() = 0;
 
   mutable std::mutex mutex_;  // guards the following members

@@ -1,4 +1,4 @@
-// all_reduce, reduce, reduce_scatter.
+// Implements the Backend's reductions: all_reduce, reduce, reduce_scatter.
 #include <c10/util/Exception.h>
 
 #include <utility>
@@ -37,7 +37,7 @@ Future Backend::allreduce_coalesced(Tensors& tensors,
 }
 
 Future Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  return allreduce(tensors, options);  // the call rejects the arguments
+  return allreduce(tensors, options);  // allreduce() rejects sparse tensors
 }
 
 Future Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {

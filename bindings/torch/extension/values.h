@@ -11,7 +11,8 @@
 
 namespace tutti::torch_backend {
 
-// Rejects unsupported tensors with a remedy. `call` appears in messages: "all_reduce".
+// Throws an error that names a remedy if the tensor is not supported. `call` appears in messages:
+// "all_reduce".
 void check_tensor(const at::Tensor& tensor, const char* call);
 // Returns the only tensor of a list. Calls on a single device receive lists of one tensor.
 const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* call);
@@ -19,7 +20,7 @@ const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* call)
 // Returns a contiguous tensor's elements as a buffer. Complex elements count as two, and
 // unsupported dtypes as bytes.
 tutti_buffer_t elements_of(const at::Tensor& tensor);
-// Returns how many elements of elements_of() one element of the tensor has.
+// Returns how many elements of the buffer elements_of(tensor) one element of the tensor becomes.
 int64_t elements_in_each(const at::Tensor& tensor);
 
 // Sets a request's operator, factor and dtypes; rejects unsupported combinations.

@@ -42,7 +42,7 @@ class Interrupts {
     void look();
 
     Communicator world;
-    // only this thread uses the other members
+    // Only the thread that created the Interrupts uses the members below.
     const std::thread::id thread = std::this_thread::get_id();
     std::chrono::steady_clock::time_point last;
     std::optional<nanobind::python_error> raised;

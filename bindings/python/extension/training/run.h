@@ -21,16 +21,17 @@ namespace tutti::python {
 
 class Run {
  public:
-  // Prepares a run. `communicator`: a capsule of a tutti_comm_t. `words`: options as on the command
-  // line, which override a configuration in JSON.
+  // Prepares a run. `communicator`: a capsule of a tutti_comm_t. `configuration`: settings in JSON.
+  // `words`: options as on the command line, which override the configuration.
   Run(const nanobind::capsule& communicator, const std::vector<std::string>& words,
       const std::string& configuration);
   ~Run() { close(); }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // Run the training. next() runs a step and returns its report, nullopt if there is no further
-  // step; finish() ends the run and returns its report. Both have the format of `tutti train
+  // Run the training. next() runs a step and returns the report of the step, or nullopt if there is
+  // no further step. finish() ends the run and returns the report of the run. Both have the format
+  // of `tutti train
   // --json`.
   std::optional<std::string> next();
   std::string finish();
@@ -60,7 +61,7 @@ class Run {
   int index_of(const std::string& name);
 
   std::unique_ptr<training::Session> session_;
-  bool busy_ = false;  // true: a thread is inside
+  bool busy_ = false;  // true: a thread is inside a call
   pid_t process_ = ::getpid();
 };
 

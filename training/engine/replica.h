@@ -50,7 +50,8 @@ struct PipelineOptions {
 };
 
 // Creates a user-defined synchronizer (parallel/synchronizer.h) for a rank's share of a model.
-// `model` and `storage` outlive it; `options` is what a DataParallel of this replica would get.
+// `model` and `storage` outlive it; `options` are the options that a DataParallel of this replica
+// would get.
 using SynchronizerFactory = std::function<std::unique_ptr<Synchronizer>(
     Model& model, ParameterStorage& storage, const DataParallelOptions& options)>;
 
@@ -75,7 +76,7 @@ struct ReplicaOptions {
   // Maximum number of micro-batches of a rank in any step; 0: unknown. The gradient of a single
   // micro-batch takes less memory than the sum over several.
   int64_t passes = 0;
-  // Factor by which this rank takes longer to compute gradients, because it sleeps. For experiments
+  // Factor by which this rank prolongs the computation of gradients by sleeping, for experiments
   // with stragglers.
   double slowdown = 1;
 };
@@ -175,13 +176,13 @@ class Replica {
   // Error(invalid_argument) on every rank, naming step, rank and layer; if losses are scaled, skips
   // the step instead.
   StepResult step(const StepBatches& batches, int64_t step, double learning_rate);
-  // Returns the maximum of `value` over all ranks. Called after step number `step`, which errors
-  // name.
+  // Returns the maximum of `value` over all ranks. `step`: number of the last step, for error
+  // messages.
   int32_t largest_on_any_rank(int32_t value, int64_t step);
-  // Runs the steps from number `first` on, each with its learning rate. Schedules without flushes
-  // update weights while micro-batches of later steps are in flight, until the end of the last
-  // step. With servers, or with values that differ between ranks, losses are exchanged after the
-  // last step. All other configurations run the steps one after the other.
+  // Runs `steps`, the first of which is step number `first`, each with its learning rate. Schedules
+  // without flushes update weights while micro-batches of later steps are in flight, until the end
+  // of the last step. With servers, or with values that differ between ranks, losses are exchanged
+  // after the last step. All other configurations run the steps one after the other.
   std::vector<StepResult> run(std::span<const StepBatches> steps, int64_t first,
                               std::span<const double> learning_rates);
   // Returns the mean loss over all ranks' micro-batches; `passes` as in StepBatches. If ranks have
@@ -193,8 +194,8 @@ class Replica {
   // optimizer's states.
   std::vector<std::string> kinds() const;
   // Returns the piece's elements of a kind, 1 x count, in fp32 (values without masters: in the
-  // model's type). The caller may write them between finish_values() and publish(); publish() sends
-  // them to the other ranks.
+  // model's type). To change them, call finish_values(), write them, and then call publish(), which
+  // sends them to the other ranks.
   Tensor values_of(const OwnedPiece& piece, size_t kind) const;
   const std::vector<OwnedPiece>& owned() const { return storage_.owned(); }
   // Returns true if the ranks of a stage own different parts, false if each owns the whole stage.
@@ -215,8 +216,8 @@ class Replica {
   // it must be called before the statistics are saved or used.
   std::vector<NamedBuffer> buffers();
   void share_buffers();
-  // Collective. Passes all state of checkpoints to the visitor. If the visitor changes it,
-  // publish() sends the changes to the other ranks.
+  // Collective. Passes everything that a checkpoint contains to the visitor. If the visitor changes
+  // values, call publish() afterwards, which sends them to the other ranks.
   void visit_state(StateVisitor& visitor);
   const ParameterStorage& storage() const { return storage_; }
   const ParameterSpec& spec(int parameter) const {

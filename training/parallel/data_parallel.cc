@@ -209,8 +209,8 @@ void DataParallel::begin_step(const std::vector<int64_t>& passes) {
   progress_.begin_step(passes);
 }
 
-// If two units on this rank use one parameter, sums their micro-batches' gradients separately, as
-// two pipeline stages do, so that the bits are the same.
+// If two units on this rank use one parameter, sums the gradients of each unit separately over
+// micro-batches, as two pipeline stages do, so that the bits do not depend on the pipeline.
 void DataParallel::keep_shared_uses_separate(const std::vector<int64_t>& passes) {
   // Only deterministic mode needs the order of summation of two pipeline stages.
   const bool deterministic = settings().get_bool("TUTTI_DETERMINISTIC");
@@ -364,7 +364,8 @@ bool DataParallel::finish_first(bool blocking) {
   return true;
 }
 
-// Buckets are reduced in order, so the first incomplete one ends the search.
+// Finishes complete reductions. Reductions are finished in the order of their start, so the loop
+// ends at the first incomplete one.
 void DataParallel::poll() {
   while (!in_flight_.empty() && finish_first(false)) {
   }

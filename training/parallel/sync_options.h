@@ -1,7 +1,7 @@
-// Options of how ranks that train one model synchronize (`--sync WAY`). They may sum gradients, so
-// that all ranks wait for each other in each step. Servers may own and update the values
-// (servers/). Or values differ between ranks and are averaged now and then, among all or some ranks
-// (averaging/).
+// Options that determine how the ranks that train one model synchronize (`--sync WAY`). There are
+// three kinds of ways. All ranks sum gradients, and wait for each other in each step. Or servers
+// own and update the values (servers/). Or each rank updates its own values, which are averaged
+// from time to time among all or some ranks (averaging/).
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,7 @@
 
 namespace tutti::training {
 
-// Ways to synchronize. Checkpoints contain the enumerators' numbers, so the numbers must not
-// change.
+// Ways to synchronize. Checkpoints contain the enumerators' values, so these must not change.
 enum class SyncKind {
   allreduce,
   local,
@@ -81,7 +80,8 @@ struct SyncOptions {
   bool has_servers() const {
     return kind == SyncKind::server || kind == SyncKind::stale || kind == SyncKind::async;
   }
-  // Returns true if ranks apply updates in the order of arrival.
+  // Returns true if ranks process updates in the order of arrival, which can be recorded and
+  // replayed.
   bool has_order() const { return has_servers() || kind == SyncKind::async_gossip; }
   // Returns true if values differ between ranks.
   bool has_own_values() const { return kind != SyncKind::allreduce && !has_servers(); }

@@ -46,7 +46,7 @@ class Row {
   }
   std::optional<int64_t> whole(const std::string& column) const {
     const std::optional<double> value = number(column);
-    constexpr double kMost = 1e9;  // limit, so that the product of two numbers fits
+    constexpr double kMost = 1e9;  // limit, so that products of two numbers fit
     if (!value || *value < 0 || *value > kMost) return std::nullopt;
     return static_cast<int64_t>(std::llround(*value));
   }
@@ -64,8 +64,8 @@ struct Unpredictable {
   std::string reason;
 };
 
-// Returns the year in the column "date" ("2022-02"), or 2025 if it has none (versions such as
-// "26.04").
+// Returns the year in the column "date" ("2022-02"), or 2025 if the column contains no year (but a
+// version such as "26.04").
 int year_of(const Row& row) {
   const std::string& date = row.text("date");
   for (size_t at = date.find("20"); at != date.npos; at = date.find("20", at + 1)) {

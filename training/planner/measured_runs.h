@@ -23,7 +23,7 @@ struct MeasuredRun {
   std::optional<double> seconds;  // measured step time in seconds
   std::optional<double> memory;   // measured memory in GiB, or percent
   bool calibrates = false;        // true if the column `split` is "calibrate"
-  std::string reason;             // reason why the run has no prediction; empty: it has one
+  std::string reason;             // reason why the run cannot be predicted; empty: it can
 };
 
 // Parses a table; `name` is its name for errors. Throws Error(invalid_argument) that names the line

@@ -34,7 +34,7 @@ StepTime step_time(const Job& job, const Layout& layout, const Efficiencies& eff
 Interval time_interval(const Job& job, double seconds);
 
 // Returns the name of the largest part of a step other than computation, or "computing" if no other
-// part exceeds 10%.
+// part exceeds 10% of the step.
 std::string bound_of(const StepTime& time);
 
 }  // namespace tutti::training::planner

@@ -87,10 +87,10 @@ struct StepSchedule {
 // Returns the schedule of a step of a mesh of `places.size()` ranks, a multiple of the plan's
 // ranks. The plan must have passed check(), and its schedule must be flushed. `sum` sums the
 // buckets: an all_reduce, or from ZeRO stage 1 on a reduce_scatter (which requires a schedule with
-// one holder per chunk). options.alike: number of ranks per host; the ranks of a host are simulated
-// as one if possible, and if there are no tensor-parallel ranks; most_steps: limit on simulated
-// steps. Throws Error(invalid_argument) for invalid numbers, Error(unsupported) if the schedule is
-// too long, or the algorithm does not support the ranks.
+// one holder per chunk). options.alike: number of ranks per host. If there are no tensor-parallel
+// ranks and the ranks of a host are equivalent, they are simulated as one. options.most_steps:
+// limit on simulated steps. Throws Error(invalid_argument) for invalid numbers, Error(unsupported)
+// if the schedule is too long, or the algorithm does not support the ranks.
 StepSchedule make_step_schedule(const pipeline::Plan& plan, const StepWork& work,
                                 const std::vector<Place>& places, const Algorithm& sum,
                                 const ScheduleOptions& options = {});

@@ -33,7 +33,8 @@ class Averaging : public Synchronizer {
   // Visits the number of updates so far.
   void visit_state(StateVisitor& visitor) override;
   // Returns false if the state that was read was saved by another kind of synchronizer, or by a job
-  // that divided its workers differently. All ranks then start from the mean of the values.
+  // whose workers had another number of pipeline stages or tensor-parallel ranks. All ranks then
+  // start from the mean of the values.
   bool takes_own_values() const override { return same_way_; }
 
   int64_t bytes() const override;

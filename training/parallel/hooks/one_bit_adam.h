@@ -57,7 +57,7 @@ class OneBitAdam : public CommunicationHook {
   PlainSums sums_;
   BlockCompression signs_;
   std::vector<BucketState> buckets_;
-  bool corrects_ = false;  // true if this rank keeps the errors that are the same on all ranks
+  bool corrects_ = false;  // true on the rank that keeps the errors common to all ranks
 };
 
 }  // namespace tutti::training

@@ -6,8 +6,9 @@
 //               worker that has sent clock c continues once version c + 1 - B exists; `ps` has B=0.
 //   async       Each worker's gradients are a separate update, applied on arrival.
 //
-// Rows of gradients stay in their receive buffers until their update. A worker sends a clock once
-// clock - B - 1 is in the values, so it has B + 1 rows:
+// Rows of gradients stay in their receive buffers until their update. A worker sends the gradients
+// of clock c only after those of clock c - B - 1 were applied, so the server has B + 1 rows for
+// each worker:
 //
 //   worker 0   | clock 3 | clock 4 | clock 5 |      B = 2, version 3. The gradients of clock 3 are
 //   worker 1   | clock 3 |         |         |      complete, so the server now updates by them.

@@ -143,7 +143,8 @@ void check_factors(const ReplicaOptions& options, Model& model,
 void check_rounding(const ReplicaOptions& options);
 
 // Returns true if ranks do not wait for each other in each step, so that they exchange the results
-// of several steps after the last one.
+// of several steps after the last one. With loss scaling, ranks that average values exchange
+// results in each step.
 bool reports_late(const ReplicaOptions& options);
 
 // Returns the error for a step in which `what` is not finite.
@@ -154,7 +155,8 @@ Error diverged(int64_t step, const std::string& what, double learning_rate);
 ReplicaOptions with_shards(ReplicaOptions options);
 
 // Returns true if a rank of ZeRO stage 2 or 3 keeps only its shards of the sum over micro-batches,
-// so that each micro-batch's gradients are reduced over ranks separately. Returns false in
+// so that each micro-batch's gradients are reduced over ranks separately. Returns false if unused
+// parameters are allowed, because ranks would then reduce buckets in different orders, and in
 // deterministic mode, in which the sums must have the same bits as in the other stages.
 bool shards_sums(const ReplicaOptions& options);
 

@@ -236,7 +236,7 @@ Layout layout_given_in(const Row& row, Software software, int64_t ranks, int64_t
   return layout;
 }
 
-// Returns all layouts that match the row.
+// Returns all layouts that match the row. `said`: the row's own layout, from layout_given_in().
 std::vector<Layout> layouts_of(const Layout& said, const Job& job) {
   std::vector<int64_t> micro_batches = {said.micro_batch};
   const int64_t each = std::max<int64_t>(1, job.global_batch / said.data);
@@ -282,7 +282,7 @@ void add_recomputing(std::vector<Layout>& layouts) {
   }
 }
 
-// Returns the best layout with the axes that the row gives.
+// Returns the best layout with the axes that the row gives; cp is 1 if the row does not give it.
 std::vector<Layout> best_layouts(const Row& row, const Job& job) {
   Constraints constraints;
   const auto fix = [&](const char* axis, std::optional<int>& value) {

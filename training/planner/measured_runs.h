@@ -1,6 +1,7 @@
 // Reads CSV tables of measured training runs, one run per row. A row needs gpu, gpus, the model's
-// sizes, seq and gbs. Missing axes, micro-batch, virtual stages and recomputation take the values
-// of the fastest layout that fits.
+// sizes, seq and gbs. If tp or pp is missing, all missing axes but cp take the values of the
+// fastest layout that fits. So do a missing micro-batch, number of virtual stages and kind of
+// recomputation. Other missing axes have 1 rank.
 #pragma once
 
 #include <optional>

@@ -125,9 +125,9 @@ class Counting {
   }
 
  private:
-  // Returns the bytes of the activations in flight. With 1F1B they are those of p - stage
-  // micro-batches (but at most all of the step), with interleaving those of 2 (p - 1 - stage) + (v
-  // - 1) p + 1 chunks (Narayanan et al., 2021).
+  // Returns the bytes of the activations in flight (Narayanan et al., 2021). With 1F1B they belong
+  // to p - stage micro-batches, but at most to all of the step. With interleaving they belong to
+  // 2 (p - 1 - stage) + (v - 1) p + 1 chunks.
   double kept_of_layers(int stage, double layers, double sparse) const {
     const double p = layout_.stages;
     const double v = layout_.virtual_stages;

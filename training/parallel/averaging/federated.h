@@ -12,8 +12,7 @@
 // model that is validated and saved.
 //
 //   fedavg    the round as described. With K = 1, fraction 1 and SGD, it equals summed gradients,
-//   up
-//             to rounding
+//             up to rounding
 //   fedprox   mu (own values - x) is added to each gradient
 //   fedadam   the mean d of (own values - x) is the gradient for Adam without bias correction:
 //             m = 0.9 m + 0.1 d;  v = 0.99 v + 0.01 d^2;  x += rate m / (sqrt(v) + tau)

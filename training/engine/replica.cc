@@ -38,8 +38,8 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
           make_synchronizer(model, storage_, options, placement_, mesh_, hook, *optimizer)),
       servers_(options.sync.has_servers() ? static_cast<ParameterServer*>(synchronizer_.get())
                                           : nullptr),
-      // A norm is measured if ranks differ only in their samples, so that each has the whole
-      // gradient of a micro-batch, and not only factors.
+      // Norms are measured only if each rank has the whole gradient of its micro-batch: all ranks
+      // are data-parallel, and no gradient exists only as factors.
       probe_(*synchronizer_, model,
              {.each_micro_batch = storage_.adds_to_shards() || storage_.sums_in_order(),
               .measures = mesh_.size(Axis::data) == world().size() && factors_.empty() &&

@@ -120,8 +120,8 @@ struct MemoryReport {
   int64_t pages = 0;   // maximum number of bytes of the offload files that are in memory at once
 };
 
-// Throws Error(invalid_argument), the same on every rank, if the pipeline schedule is incompatible
-// with the other options or with this placement of the model.
+// Throws Error(invalid_argument) if the pipeline schedule is incompatible with the other options or
+// with this placement of the model.
 void check_schedule(const ReplicaOptions& options, const pipeline::Placement& placement);
 // Throws Error(invalid_argument) if values that differ between ranks (averaging/) are incompatible
 // with the other options or with workers of several ranks. `sums`: true if the ranks of a worker

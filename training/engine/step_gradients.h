@@ -24,9 +24,9 @@ namespace tutti::training {
 
 // The micro-batches of one step.
 struct StepBatches {
-  // Micro-batches of this data-parallel rank, in ascending order of samples; the same on all of its
-  // stages. There is at least one, which may have weight 0. A rank that has fewer than `passes`
-  // repeats its last one with weight 0.
+  // Micro-batches of this data-parallel rank, in ascending order of samples; all stages of its
+  // pipeline have the same micro-batches. There is at least one, which may have weight 0. A rank
+  // that has fewer than `passes` repeats its last one with weight 0.
   std::span<const MicroBatch> own;
   int64_t passes = 1;  // maximum number of micro-batches of any rank
   // Divisor of the loss, which is summed over all ranks' targets. 0: the number of counted targets,

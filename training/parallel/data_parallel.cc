@@ -176,7 +176,8 @@ void DataParallel::before_forward(int unit) {
   read_ahead(options_.overlap ? unit + 2 : unit + 1);
 }
 
-// If shards are in files, starts to load those that the unit's gathers will send.
+// If shards are in files, starts to load the shards that the gathers of the unit's buckets will
+// send.
 void DataParallel::read_ahead(int unit) {
   for (const int bucket : buckets_of(unit)) {
     if (state(bucket).values == ValueState::absent) storage_.fetch_own_values(bucket);

@@ -197,8 +197,9 @@ class ParameterStorage {
   // Adds this rank's part of a bucket's whole gradients to its shard.
   void add_to_shard(int bucket);
 
-  // These functions manage shards in files, and do nothing without files. fetch starts reading,
-  // await blocks until the shard is in memory, and evict writes it and releases its pages.
+  // These functions manage shards in files, and do nothing without files. fetch starts to read a
+  // shard, await blocks until the shard is in memory (and starts to read it if fetch was not
+  // called), and evict writes it and releases its pages.
   void fetch_own_values(int bucket) { fetch(values_[at(bucket)], false); }
   void await_own_values(int bucket) { await(values_[at(bucket)], false); }
   void evict_own_values(int bucket) { evict(values_[at(bucket)]); }
@@ -206,10 +207,10 @@ class ParameterStorage {
   void await_own_gradients(int bucket) { await(gradients_[at(bucket)], true); }
   void evict_own_gradients(int bucket) { evict(gradients_[at(bucket)]); }
 
-  // Call before zero_gradients(). If `apart` is true, the gradient of this shared use
-  // (ParameterTable::shared_uses) has its own memory. add_separate_gradients() releases that memory
-  // if a step is one micro-batch. If `apart` is false, backward adds the gradient of this use
-  // directly to the parameter's gradient.
+  // Call before zero_gradients(). If `apart` is true, gives the gradient of this shared use
+  // (ParameterTable::shared_uses) its own memory, which add_separate_gradients() releases if each
+  // step has one micro-batch. If `apart` is false, backward adds the gradient of this use directly
+  // to the parameter's gradient.
   void keep_separate(size_t shared_use, bool apart);
   // Sum micro-batches in the order of deterministic mode (gradient_sums.h). Call begin_sums() after
   // keep_separate(), and end_micro_batch() after each backward of a unit.

@@ -64,7 +64,7 @@ struct SyncOptions {
   // computes and serves.
   int servers = 0;
   int64_t bound = 0;       // stale: maximum staleness of values, in clocks
-  int64_t pull_every = 1;  // async: number of gradients that a worker sends per read of the values
+  int64_t pull_every = 1;  // async: a worker gets the values after every pull_every-th push
   bool damping = false;    // async: divide the learning rate by 1 + staleness of the gradients
 
   std::string record;  // file to which the order of updates is written (replay/update_order.h)
@@ -100,8 +100,9 @@ int64_t copies_of_values(const SyncOptions& options);
 
 // Sets the members that `text` describes: allreduce, ps[:S], ssp:B[:S], async[:S], local:K,
 // post-local:K@STEP, diloco:H[,P[,TAU[,ALPHA]]], gossip:GRAPH, sgp[:GRAPH], adpsgd,
-// easgd:K[,ALPHA], fedavg:K[,FRACTION], fedprox:K,MU[,FRACTION], fedadam:K[,FRACTION]. Throws
-// Error(invalid_argument) for other texts.
+// easgd:K[,ALPHA], fedavg:K[,FRACTION], fedprox:K,MU[,FRACTION], fedadam:K[,FRACTION]. Keeps
+// outer_rate, outer_momentum, wire, secure_sums, pull_every, damping, record, replay and run, and
+// resets all other members. Throws Error(invalid_argument) for other texts.
 void set_way(SyncOptions& options, const std::string& text);
 // Returns the text that set_way() parses.
 std::string text_of(const SyncOptions& options);

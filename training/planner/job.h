@@ -43,7 +43,7 @@ Group expert_data_group(const Layout& layout);  // ranks that have the same expe
 // counted as in `tutti bench`. Returns 0 for a group of one rank.
 double collective_seconds(const Cluster& cluster, const Group& group, Collective collective,
                           double bytes);
-// Returns the seconds of a message to the rank that is `away` ranks further.
+// Returns the seconds of a message between two ranks whose indices differ by `away`.
 double message_seconds(const Cluster& cluster, int away, double bytes);
 
 inline constexpr double kHalfBytes = 2;  // bytes of a 16-bit value

@@ -22,8 +22,8 @@ struct Constraints {
   std::optional<int> zero;
   std::optional<int64_t> micro_batch;
   std::optional<Recompute> recompute;
-  double memory = 0;  // limit of memory per processor, in bytes; 0: 90% of its memory
-  double least_mfu = 0;
+  double memory = 0;     // limit of memory per processor, in bytes; 0: 90% of its memory
+  double least_mfu = 0;  // layouts with a lower MFU count as not fitting
 };
 
 struct PlannedLayout {

@@ -57,7 +57,7 @@ struct TensorWork {
 struct ZeroWork {
   int stage = 0;
   const Algorithm* all_gather =
-      nullptr;  // stages 1 to 3: gathers parameters, which have the bytes of gradients
+      nullptr;  // stages 1 to 3: gathers parameters, which have as many bytes as gradients
 };
 
 struct StepWork {

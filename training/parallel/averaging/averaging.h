@@ -1,6 +1,6 @@
 // Base class of synchronizers with values that differ between ranks: each rank updates its values
-// by its own gradients, and now and then averages them with all other ranks (local_sgd.h, diloco.h,
-// easgd.h, federated.h), or with some of them (gossip.h, push_sum.h, ad_psgd.h).
+// by its own gradients, and from time to time averages them with all other ranks (local_sgd.h,
+// diloco.h, easgd.h, federated.h), or with some of them (gossip.h, push_sum.h, ad_psgd.h).
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // Sends weight gradients of dense layers as their factors (parallel/factor_layers.h): ranks gather
-// each other's rows, and each rank multiplies all of them in the order of ranks.
+// the rows of all ranks, and each rank multiplies all rows, in the order of ranks.
 //
 //   backward    | keeps the rows of each micro-batch (modules/factor_rows.h)
 //   start()     | ranks exchange their numbers of rows, which may differ or be 0

@@ -1,7 +1,7 @@
 // A server owns the masters and the optimizer state of its shard, updates them by the workers'
 // gradients, and sends the values to the workers.
 //
-//   ps, ssp:B   The gradients of a clock are summed once all workers have sent theirs, in the order
+//   ps, ssp:B   The gradients of a clock are summed once all workers have sent them, in the order
 //               of deterministic mode, and are one update: version v contains clocks 0 to v-1. A
 //               worker that has sent clock c continues once version c + 1 - B exists; `ps` has B=0.
 //   async       Each worker's gradients are a separate update, applied on arrival.
@@ -52,7 +52,7 @@ class Server {
   // Creates a server. Workers send to servers on `pushes`, and servers send to workers on
   // `answers`. Both communicators have the ranks of the storage. The storage must outlive the
   // server. The communicators must be valid while the server is used, and be destroyed before it,
-  // because only that ends messages that are in flight after an error.
+  // because their destruction ends messages that are still in flight after an error.
   Server(Communicator& pushes, Communicator& answers, ParameterStorage& storage,
          const SyncOptions& options);
 

@@ -36,9 +36,9 @@ class Worker {
   // values at once, before the servers' values contain them.
   void begin_stretch(int64_t steps, bool own_writes);
   // Sends the storage's gradients and blocks until all servers have answered. If `push.pulls` is
-  // set, the storage then has the servers' values. With own writes, this worker's gradients of each
-  // clock that a server's values do not contain yet, times the clock's `rate`, are subtracted from
-  // these values. Returns the part to compute next (async).
+  // set, the storage then has the servers' values. With own writes, then subtracts from a server's
+  // values this worker's own gradients, times their clock's `rate`, for each clock that these
+  // values do not contain yet. Returns the part to compute next (async).
   int64_t exchange(const Push& push, double rate);
 
   std::chrono::nanoseconds waited() const { return waited_; }

@@ -87,7 +87,8 @@ class LocalPricing {
   double share_of(int ranks, int of) const { return count(prices_.processors()) * ranks / of; }
 
   double seconds_of(const UnsentMessage& message, int ranks) {
-    // Ranks of other stages compute meanwhile, in turns that price_passes() counts.
+    // The ranks of one stage share all processors here, because price_passes() counts the turns of
+    // the other stages.
     const double processors = share_of(ranks, ranks_ / stages());
     const double whole = message.bytes * ranks / (ranks - 1);
     const std::string_view call = message.call;

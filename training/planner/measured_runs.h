@@ -1,7 +1,8 @@
 // Reads CSV tables of measured training runs, one run per row. A row needs gpu, gpus, the model's
-// sizes, seq and gbs. If tp or pp is missing, all missing axes but cp take the values of the
-// fastest layout that fits. So do a missing micro-batch, number of virtual stages and kind of
-// recomputation. Other missing axes have 1 rank.
+// sizes, seq and gbs. A missing micro-batch, number of virtual stages or kind of recomputation
+// takes its value from the fastest layout that fits. So do missing axes if tp or pp is missing,
+// except that a missing cp is 1. If tp and pp are given, missing cp and ep are 1, and dp follows
+// from gpus.
 #pragma once
 
 #include <optional>

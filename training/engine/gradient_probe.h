@@ -13,9 +13,10 @@
 
 namespace tutti::training {
 
-// Forwards all calls to `inner`. Reads each parameter's gradient once all units of this rank that
-// use the parameter have processed the step's micro-batches, just before ranks may sum the
-// gradient. In a step of one micro-batch, a single read checks the gradient and measures its norm.
+// Forwards all calls to `inner`. Measures each parameter's gradient when all units of this rank
+// that use the parameter have processed the first micro-batch. Checks the gradient when these units
+// have processed all micro-batches of the step, just before ranks may sum the gradient. In a step
+// of one micro-batch, a single read does both.
 class GradientProbe : public UnitHooks {
  public:
   struct Options {

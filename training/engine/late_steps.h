@@ -1,5 +1,5 @@
 // Runs steps in which ranks do not wait for each other; the ranks exchange the steps' losses only
-// after the last one.
+// after the last step.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace tutti::training {
 
-// A sequence of these steps on one rank. The constructor and results() are collective.
+// A sequence of such steps on one rank. The constructor and results() are collective.
 class Replica::LateSteps {
  public:
   // Starts the steps. Takes the arguments of Replica::run(), which must outlive the object.

@@ -38,8 +38,8 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
           make_synchronizer(model, storage_, options, placement_, mesh_, hook, *optimizer)),
       servers_(options.sync.has_servers() ? static_cast<ParameterServer*>(synchronizer_.get())
                                           : nullptr),
-      // A norm is measured if ranks differ only in their samples, so that each has the whole
-      // gradient of a micro-batch, and not only factors.
+      // Norms are measured only if each rank has the whole gradient of its micro-batch: all ranks
+      // are data-parallel, and no gradient exists only as factors.
       probe_(*synchronizer_, model,
              {.each_micro_batch = storage_.adds_to_shards() || storage_.sums_in_order(),
               .measures = mesh_.size(Axis::data) == world().size() && factors_.empty() &&
@@ -83,8 +83,9 @@ void Replica::join_tied_gradients() {
 }
 
 // Returns {S, 1}, or {0, 0} if this rank has no micro-batch. S is the squared norm of the gradient
-// of its first micro-batch's mean loss. The probe measures this gradient divided by the step's
-// number of targets instead of the micro-batch's, and times the loss scale; `factor` undoes both.
+// of its first micro-batch's mean loss. The probe measures the norm of this gradient times
+// loss_scale times (targets of the micro-batch / targets of the step); `factor` undoes both
+// factors.
 std::array<double, 2> Replica::micro_batch_square(const StepBatches& batches,
                                                   const StepCounts& counts,
                                                   double loss_scale) const {
@@ -114,7 +115,7 @@ void Replica::abort_all(const std::string& reason) {
 }
 
 // Runs `work`. If another rank reported an error, adds the stages of this rank and of the failed
-// rank to it, unless the executor has done so.
+// rank to the error, unless the executor has done so.
 template <typename Work>
 auto Replica::with_places(int64_t step, const Work& work) {
   try {
@@ -251,7 +252,8 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
 double Replica::update(double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
   const ProfileSpan part(profiler_, StepProfiler::Phase::update);
-  // Sums over all stages, some of which may have the same parameters.
+  // The norm is a sum over all stages. If several stages have the same parameters (Chimera), only
+  // the first of them counts.
   const AxisSet ranks = counting_axes(model_, options_.storage.stage) | AxisSet{Axis::pipeline};
   RankReducer reducer(sharded() ? world() : mesh_.group(ranks),
                       sharded() || stage() == placement_.holders.front());
@@ -288,7 +290,8 @@ std::vector<Replica::StepFailure> Replica::gather(const StepFailure& own) {
   return all;
 }
 
-// Describes the first cause, because a NaN in a stage's output reaches all later stages.
+// Describes only the failure that comes first in the model, because a NaN in a stage's output
+// reaches all later stages.
 std::string Replica::describe(const std::vector<StepFailure>& troubles) const {
   const auto order = [](const StepFailure& trouble) {
     switch (trouble.kind) {

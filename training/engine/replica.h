@@ -50,7 +50,8 @@ struct PipelineOptions {
 };
 
 // Creates a user-defined synchronizer (parallel/synchronizer.h) for a rank's share of a model.
-// `model` and `storage` outlive it; `options` is what a DataParallel of this replica would get.
+// `model` and `storage` outlive it; `options` are the options that a DataParallel of this replica
+// would get.
 using SynchronizerFactory = std::function<std::unique_ptr<Synchronizer>(
     Model& model, ParameterStorage& storage, const DataParallelOptions& options)>;
 
@@ -75,7 +76,7 @@ struct ReplicaOptions {
   // Maximum number of micro-batches of a rank in any step; 0: unknown. The gradient of a single
   // micro-batch takes less memory than the sum over several.
   int64_t passes = 0;
-  // Factor by which this rank takes longer to compute gradients, because it sleeps. For experiments
+  // Factor by which this rank prolongs the computation of gradients by sleeping, for experiments
   // with stragglers.
   double slowdown = 1;
 };
@@ -119,8 +120,8 @@ struct MemoryReport {
   int64_t pages = 0;   // maximum number of bytes of the offload files that are in memory at once
 };
 
-// Throws Error(invalid_argument), the same on every rank, if the pipeline schedule is incompatible
-// with the other options or with this placement of the model.
+// Throws Error(invalid_argument) if the pipeline schedule is incompatible with the other options or
+// with this placement of the model.
 void check_schedule(const ReplicaOptions& options, const pipeline::Placement& placement);
 // Throws Error(invalid_argument) if values that differ between ranks (averaging/) are incompatible
 // with the other options or with workers of several ranks. `sums`: true if the ranks of a worker
@@ -142,7 +143,8 @@ void check_factors(const ReplicaOptions& options, Model& model,
 void check_rounding(const ReplicaOptions& options);
 
 // Returns true if ranks do not wait for each other in each step, so that they exchange the results
-// of several steps after the last one.
+// of several steps after the last one. With loss scaling, ranks that average values exchange
+// results in each step.
 bool reports_late(const ReplicaOptions& options);
 
 // Returns the error for a step in which `what` is not finite.
@@ -153,7 +155,8 @@ Error diverged(int64_t step, const std::string& what, double learning_rate);
 ReplicaOptions with_shards(ReplicaOptions options);
 
 // Returns true if a rank of ZeRO stage 2 or 3 keeps only its shards of the sum over micro-batches,
-// so that each micro-batch's gradients are reduced over ranks separately. Returns false in
+// so that each micro-batch's gradients are reduced over ranks separately. Returns false if unused
+// parameters are allowed, because ranks would then reduce buckets in different orders, and in
 // deterministic mode, in which the sums must have the same bits as in the other stages.
 bool shards_sums(const ReplicaOptions& options);
 
@@ -175,13 +178,13 @@ class Replica {
   // Error(invalid_argument) on every rank, naming step, rank and layer; if losses are scaled, skips
   // the step instead.
   StepResult step(const StepBatches& batches, int64_t step, double learning_rate);
-  // Returns the maximum of `value` over all ranks. Called after step number `step`, which errors
-  // name.
+  // Returns the maximum of `value` over all ranks. `step`: number of the last step, for error
+  // messages.
   int32_t largest_on_any_rank(int32_t value, int64_t step);
-  // Runs the steps from number `first` on, each with its learning rate. Schedules without flushes
-  // update weights while micro-batches of later steps are in flight, until the end of the last
-  // step. With servers, or with values that differ between ranks, losses are exchanged after the
-  // last step. All other configurations run the steps one after the other.
+  // Runs `steps`, the first of which is step number `first`, each with its learning rate. Schedules
+  // without flushes update weights while micro-batches of later steps are in flight, until the end
+  // of the last step. With servers, or with values that differ between ranks, losses are exchanged
+  // after the last step. All other configurations run the steps one after the other.
   std::vector<StepResult> run(std::span<const StepBatches> steps, int64_t first,
                               std::span<const double> learning_rates);
   // Returns the mean loss over all ranks' micro-batches; `passes` as in StepBatches. If ranks have
@@ -193,8 +196,8 @@ class Replica {
   // optimizer's states.
   std::vector<std::string> kinds() const;
   // Returns the piece's elements of a kind, 1 x count, in fp32 (values without masters: in the
-  // model's type). The caller may write them between finish_values() and publish(); publish() sends
-  // them to the other ranks.
+  // model's type). To change them, call finish_values(), write them, and then call publish(), which
+  // sends them to the other ranks.
   Tensor values_of(const OwnedPiece& piece, size_t kind) const;
   const std::vector<OwnedPiece>& owned() const { return storage_.owned(); }
   // Returns true if the ranks of a stage own different parts, false if each owns the whole stage.
@@ -215,8 +218,8 @@ class Replica {
   // it must be called before the statistics are saved or used.
   std::vector<NamedBuffer> buffers();
   void share_buffers();
-  // Collective. Passes all state of checkpoints to the visitor. If the visitor changes it,
-  // publish() sends the changes to the other ranks.
+  // Collective. Passes everything that a checkpoint contains to the visitor. If the visitor changes
+  // values, call publish() afterwards, which sends them to the other ranks.
   void visit_state(StateVisitor& visitor);
   const ParameterStorage& storage() const { return storage_; }
   const ParameterSpec& spec(int parameter) const {

@@ -100,8 +100,8 @@ StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Pl
 namespace {
 
 // Returns the options of DataParallel. Stages that hold the same units (Chimera) reach the end of a
-// bucket at different entries of their tables, so they must not block for its sum, or for memory,
-// before the last entry.
+// bucket at different entries of their tables, so backward must not wait for a bucket's sum, or for
+// memory, before the last entry.
 DataParallelOptions parallel_options(const ReplicaOptions& options,
                                      const pipeline::Placement& placement) {
   DataParallelOptions parallel = options.data_parallel;

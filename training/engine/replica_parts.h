@@ -20,12 +20,13 @@ pipeline::Plans make_plans(const Mesh& mesh, const PipelineOptions& options);
 pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const ReplicaOptions& options,
                                 const Mesh& mesh);
 
-// Collective. Returns the ranks with the same units that differ from this rank only along `axes`,
-// on all stages that hold these units.
+// Collective. Returns a communicator of this rank and the ranks whose places differ from its own
+// only along `axes`. If several pipeline stages hold this rank's units (Chimera), it includes such
+// ranks of all these stages.
 Communicator ranks_along(Mesh& mesh, AxisSet axes, const pipeline::Placement& placement);
 
-// Collective. Returns the parameters' groups by the ranks over which gradients are summed; `batch`:
-// the group of the ranks along the batch's axes.
+// Collective. Groups the parameters by the ranks over which their gradients are summed. `batch`:
+// the communicator of the ranks along the batch's axes.
 ParameterGroups make_groups(Mesh& mesh, Model& model, const Communicator& batch,
                             const pipeline::Placement& placement);
 

@@ -41,9 +41,9 @@ class Replica::ServedSteps {
   int64_t first_;
   LateSteps late_;
   std::optional<RankReducer> reducer_;
-  // For each step, with async the sum of squares of the gradients that this worker computed. With
-  // other methods the sum of squares of the gradients' sum over all workers, which only the first
-  // server sets.
+  // One value per step. With async: sum of squares of the gradients that this worker computed.
+  // Otherwise: sum of squares of the gradients summed over all workers, set only on the first
+  // server.
   std::vector<double> squares_;
 };
 

@@ -21,7 +21,8 @@ ExactSum Replica::unflushed_update(double learning_rate) {
   const ProfileSpan part(profiler_, StepProfiler::Phase::update);
   synchronizer_->finish_gradients();
   versions_.before_update();
-  // Norms cover this stage alone, whose ranks have either all of a parameter or shards.
+  // Norms are sums over the ranks of this stage. If several of these ranks have the same
+  // parameters, only the first counts (saves()).
   RankReducer reducer(mesh_.group(AxisSet::all().without({Axis::pipeline})), saves());
   const ExactSum squares = updater_.update_unseen(learning_rate, reducer);
   synchronizer_->after_update();

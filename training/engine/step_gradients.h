@@ -24,9 +24,9 @@ namespace tutti::training {
 
 // The micro-batches of one step.
 struct StepBatches {
-  // Micro-batches of this data-parallel rank, in ascending order of samples; the same on all of its
-  // stages. There is at least one, which may have weight 0. A rank that has fewer than `passes`
-  // repeats its last one with weight 0.
+  // Micro-batches of this data-parallel rank, in ascending order of samples; all stages of its
+  // pipeline have the same micro-batches. There is at least one, which may have weight 0. A rank
+  // that has fewer than `passes` repeats its last one with weight 0.
   std::span<const MicroBatch> own;
   int64_t passes = 1;  // maximum number of micro-batches of any rank
   // Divisor of the loss, which is summed over all ranks' targets. 0: the number of counted targets,
@@ -35,11 +35,11 @@ struct StepBatches {
   // The next step's micro-batches, or null. If no rank has null, their counts are exchanged
   // together with this step's losses instead of in a separate message.
   const StepBatches* next = nullptr;
-  // Called when this rank's gradients are computed; StepResult::signs is the number of ranks on
+  // Called once this rank has computed its gradients. StepResult::signs is the number of ranks on
   // which it returned true.
   std::function<bool()> sign;
-  // Returns the micro-batches of part `part`, which may be another rank's, for ranks that take
-  // parts of steps dynamically. The result is valid until the next call.
+  // Returns the micro-batches of part `part` of the step, for ranks that take parts of steps
+  // dynamically; a rank may take any part. The result is valid until the next call.
   std::function<std::span<const MicroBatch>(int part)> of_part;
 };
 
@@ -84,14 +84,17 @@ class StepGradients {
   // Returns this rank's contribution to the counts of a step's batches. Targets that several ranks
   // share are divided among them.
   StepCounts own_counts(const StepBatches& batches);
-  // Sets the sum of the counts over all ranks for the next count().
+  // Sets the counts of all ranks for the next count() of one step, which then need not exchange
+  // them.
   void expect(const StepCounts& all) { expected_ = all; }
-  // Returns the counts by which gradients are scaled, which are needed before backward begins.
-  // Waits for other ranks only if gradients are summed and expect() was not called.
+  // Returns, for each step, the counts by which gradients are scaled: those of all ranks if
+  // gradients are summed, otherwise this rank's own. Waits for other ranks only if gradients are
+  // summed and expect() was not called.
   std::vector<StepCounts> count(std::span<const StepBatches> steps);
   // Returns the counts of all ranks. Blocks until they are known.
   const std::vector<StepCounts>& all_counts();
-  // Returns for each unit the number of its backward calls in `steps` of a plan's steps.
+  // Returns for each unit the number of its backward calls per step of a plan that has `steps`
+  // steps.
   std::vector<int64_t> passes(const pipeline::Plan& plan, int64_t steps = 1) const;
   const pipeline::Plan& plan(int64_t passes, int64_t steps = 1) {
     return plans_.training(passes, steps);

@@ -81,7 +81,7 @@ void StepProfiler::on_kernel(const KernelCall& call) {
   parts_[at_].kernels[call.name] += {1, seconds(call.time), call.operations, call.bytes};
 }
 
-// Returns the profile, in which units come in order, then the whole model.
+// Returns the profile. Its parts are ordered by unit; the parts of the whole model are last.
 StepProfile StepProfiler::report(const Model& model) const {
   StepProfile profile{.steps = steps_, .skipped = skipped_};
   if (steps_ == 0) return profile;

@@ -205,7 +205,8 @@ void Updater::visit_state(StateVisitor& visitor) {
     visitor.whole("optimizer." + place.state.name, place.parameter, place.state.shape,
                   tensor_at(values.data(), DType::f32, 1, std::ssize(values)));
   }
-  // A run whose checkpoint lacks the number skipped no steps, so it made one update per step.
+  // A run whose checkpoint lacks the number of updates skipped no steps, so it made one update per
+  // step.
   visitor.number("updates", updates_, visitor.step());
   if (!scaler_) return;
   LossScaler::State scaler = scaler_->state();

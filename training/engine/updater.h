@@ -52,7 +52,8 @@ class Updater {
   // rank's gradients that count in norms.
   ExactSum update_unseen(double learning_rate, NormReducer& reducer);
   // Adapts the loss scale after a step; `overflow`: true if some rank's gradients were not finite.
-  // Returns false for an overflow that a lower loss scale cannot avoid.
+  // Returns false for an overflow that a lower loss scale cannot avoid, which is any overflow
+  // without loss scaling.
   bool adapt_scale(bool overflow);
 
   // Zeroes the optimizer's state and the number of updates.

@@ -1,6 +1,6 @@
-// Communication of a unit with the ranks along an axis of the mesh, this rank included. The
-// object's lifetime counts as waiting for those ranks. Mesh::unit_traffic() accumulates this time,
-// and the bytes that this rank sends.
+// Communication of a unit with the ranks along an axis of the mesh, this rank included. If count()
+// is called, the object's lifetime counts as waiting for those ranks: the destructor adds this
+// time, and the bytes that this rank sent, to Mesh::unit_traffic().
 #pragma once
 
 #include <chrono>
@@ -35,8 +35,8 @@ class AxisCall {
   int place() const { return place_; }
   int size() const { return size_; }
 
-  // Counts a collective of `bytes` bytes. `call`: its name, a literal, as in
-  // Mesh::add_unit_traffic().
+  // Counts a collective in which this rank sends `bytes` bytes. `call`: the collective's name
+  // ("all_reduce"), a string literal.
   void count(const char* call, double bytes) {
     call_ = call;
     sent_ += bytes;

@@ -1,4 +1,5 @@
-// A pool of temporary buffers. For each size it keeps as many as were ever in use at once.
+// A pool of temporary buffers. For each size it keeps the maximum number of buffers that were in
+// use at once.
 #pragma once
 
 #include <cstddef>

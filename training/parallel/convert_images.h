@@ -25,7 +25,8 @@ ImageGrid strips_of(const MeshPlace& place);
 // Returns `images`, samples x pixels x channels and contiguous, converted from layout `from` to
 // `to`. `whole`: the shape of an undivided image. A row of a matrix counts as an image of one pixel
 // whose channels are the columns. The layouts may differ along the tensor axis only. Memory,
-// counted bytes, blocking, and passes without a mesh are as in convert_layout().
+// counted bytes and blocking are as in convert_layout(). Without a mesh, other ranks' data are
+// treated as 0.
 Tensor convert_images(Pass& pass, const MeshPlace& place, Tensor images, const ImageShape& whole,
                       const ActivationLayout& from, const ActivationLayout& to);
 // Overload for conversions without a sum.

@@ -160,7 +160,7 @@ std::optional<Axis> changed_axis(const ActivationLayout& from, const ActivationL
   return changed;
 }
 
-// Converts without a sum.
+// Converts a tensor that is not partial.
 template <bool is_const>
 BasicTensor<is_const> moved(Line& line, BasicTensor<is_const> tensor, Spread from, Spread to) {
   if (from == Spread::replicated && to == Spread::rows) {

@@ -7,8 +7,8 @@
 //   columns       all-gather             all-to-all       -
 //   partial       all-reduce             reduce-scatter   all-reduce, own columns
 //
-// The gradient of a conversion is converted in the other direction. A replicated tensor that each
-// rank uses in its own way has a partial gradient.
+// Backward converts the gradient in the opposite direction. If each rank uses a replicated tensor
+// for a different part of the computation, the tensor's gradient is partial.
 #pragma once
 
 #include "training/core/activation_layout.h"
@@ -23,13 +23,15 @@ struct WholeShape {
 };
 
 // Returns `tensor`, which must be contiguous, converted from layout `from` to `to`. The layouts may
-// differ along at most one axis. `whole`: the shape without a cut along that axis. `place`: the
-// place of the rank for which the model was built. The result is in the same memory (a sum
-// overwrites its term; own rows or columns are views) or in the pass's arena.
+// differ along at most one axis. `whole`: the shape of the tensor that all ranks along that axis
+// have together. `place`: the place of the rank for which the model was built. The result is in the
+// memory of `tensor` (a sum overwrites this rank's term; own rows or columns are views) or in the
+// pass's arena.
 //
 // Collective among the ranks along the axis, and blocking: Mesh::unit_traffic() counts bytes and
-// time. Without a mesh (a model that is measured on one rank), other ranks' data are treated as 0.
-// In deterministic mode the terms of a sum are added in a fixed order (core/slices.h).
+// time. Without a mesh (a model that is measured on one rank), other ranks' data are treated as 0,
+// and an all-to-all returns only zeros. In deterministic mode the terms of a sum are added in a
+// fixed order (core/slices.h).
 Tensor convert_layout(Pass& pass, const MeshPlace& place, Tensor tensor, const WholeShape& whole,
                       const ActivationLayout& from, const ActivationLayout& to);
 // Overload for conversions without a sum.

@@ -176,7 +176,8 @@ void DataParallel::before_forward(int unit) {
   read_ahead(options_.overlap ? unit + 2 : unit + 1);
 }
 
-// If shards are in files, starts to load those that the unit's gathers will send.
+// If shards are in files, starts to load the shards that the gathers of the unit's buckets will
+// send.
 void DataParallel::read_ahead(int unit) {
   for (const int bucket : buckets_of(unit)) {
     if (state(bucket).values == ValueState::absent) storage_.fetch_own_values(bucket);
@@ -209,8 +210,8 @@ void DataParallel::begin_step(const std::vector<int64_t>& passes) {
   progress_.begin_step(passes);
 }
 
-// If two units on this rank use one parameter, sums their micro-batches' gradients separately, as
-// two pipeline stages do, so that the bits are the same.
+// If two units on this rank use one parameter, sums the gradients of each unit separately over
+// micro-batches, as two pipeline stages do, so that the bits do not depend on the pipeline.
 void DataParallel::keep_shared_uses_separate(const std::vector<int64_t>& passes) {
   // Only deterministic mode needs the order of summation of two pipeline stages.
   const bool deterministic = settings().get_bool("TUTTI_DETERMINISTIC");
@@ -364,7 +365,8 @@ bool DataParallel::finish_first(bool blocking) {
   return true;
 }
 
-// Buckets are reduced in order, so the first incomplete one ends the search.
+// Finishes complete reductions. Reductions are finished in the order of their start, so the loop
+// ends at the first incomplete one.
 void DataParallel::poll() {
   while (!in_flight_.empty() && finish_first(false)) {
   }

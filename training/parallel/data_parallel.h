@@ -6,12 +6,12 @@
 //
 // Stage 0 sums each bucket on all ranks (all-reduce). Stages 1 to 3 sum it only at its owners
 // (reduce-scatter), which update their shards; the values are then gathered (all-gather). Stage 3
-// keeps no whole values: it gathers the buckets of a unit before the unit runs, meanwhile
-// prefetches the buckets of the next unit, and releases them afterwards.
+// keeps no whole values: it gathers the buckets of a unit before the unit runs, prefetches the
+// buckets of the next unit while the unit runs, and releases the unit's buckets afterwards.
 //
-// A step of several micro-batches accumulates their gradients, and reduces once. Stages 2 and 3
-// would need whole gradients for that. If StorageOptions::shard_sums allows it, they instead reduce
-// each micro-batch's gradients separately, and owners accumulate the shards.
+// A step of several micro-batches accumulates their gradients, and reduces the sums once. Stages 2
+// and 3 need memory for whole gradients to do so. With StorageOptions::shard_sums they instead
+// reduce each micro-batch's gradients separately, and owners accumulate the shards.
 //
 // Li et al.: PyTorch distributed, 2020 (buckets); Rajbhandari et al.: ZeRO, 2020 (stages).
 //
@@ -45,8 +45,8 @@ struct HookState {
 };
 
 // Replaces the all-reduce of buckets (hooks/). start() begins to sum `gradients` over ranks;
-// finish() blocks until the sum is in place. All ranks start their buckets in the same order and
-// finish them in that order.
+// finish() blocks until `gradients` contains the sum. All ranks start their buckets in the same
+// order and finish them in that order.
 class CommunicationHook {
  public:
   virtual ~CommunicationHook() = default;
@@ -55,18 +55,18 @@ class CommunicationHook {
   // Returns the highest ZeRO stage that the hook supports: 0 or 1, in which each rank has whole
   // gradients.
   virtual int last_stage() const { return 0; }
-  // Called before any bucket is started, by all ranks in the same order. May begin collectives that
-  // earlier buckets need.
+  // Called by all ranks, in the same order, before the reduction of each bucket starts, including
+  // buckets that the hook does not take. May begin collectives that earlier buckets need.
   virtual void proceed() {}
   virtual void start(Communicator& communicator, int bucket, Tensor gradients) = 0;
   virtual void finish(int bucket, Tensor gradients) = 0;
-  // Makes progress and returns true if a started bucket may be finished without waiting. Such
+  // Makes progress, and returns true if finish() of this started bucket would not block. Such
   // buckets are finished during backward, on each rank at a different time, so test() must return
   // false if finish() begins a collective.
   virtual bool test(int bucket) { return false; }
   // remembers() returns true if a step's sums depend on earlier steps. All steps' gradients must
-  // then have the same scale. states() returns the state, which the caller may change between two
-  // steps. `communicator`: as for start(); `gradients`: type of the gradients.
+  // then have the same scale. states() returns the hook's states, which the caller may change
+  // between two steps. `communicator`: as for start(); `gradients`: type of the gradients.
   virtual bool remembers() const { return false; }
   virtual std::vector<HookState> states(Communicator& communicator, DType gradients) { return {}; }
   // Returns the time that finish() has spent computing since construction; the rest of its time is
@@ -89,32 +89,36 @@ struct DataParallelOptions {
   std::vector<int> joined;
   // Deterministic mode: if two units use one parameter (tied embeddings), sum each unit's gradient
   // over ranks before adding the two, so that the bits do not depend on the number of data ranks.
-  // All ranks must call the last backward of such a parameter in the same order relative to other
-  // buckets.
+  // On all ranks, the last backward that uses such a parameter must be at the same place in the
+  // order of reductions.
   bool sums_uses_separately = false;
 };
 
 class DataParallel : public Synchronizer {
  public:
   // Creates the synchronizer; `model` and `storage` must outlive it. Throws Error(invalid_argument)
-  // for a ZeRO stage that the hook does not support.
+  // if there is a hook and it does not support the ZeRO stage or the model is sharded, and if
+  // allow_unused is set although each micro-batch's gradients are added to shards.
   DataParallel(Model& model, ParameterStorage& storage, const DataParallelOptions& options = {},
                std::unique_ptr<CommunicationHook> hook = nullptr);
 
   // Waits for collectives in flight. After an error, when peers may be gone, aborts the
-  // communicator first.
+  // communicators first.
   ~DataParallel() override;
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  // Sends every rank's owned values to the other ranks. In stages 1 and 2 the gathers overlap with
-  // the start of the next forward.
+  // Makes the owners' new values available to all ranks. Stages 1 and 2 start gathers, which
+  // overlap with the start of the next forward. Stage 3 discards old gathered values, so that the
+  // next forward gathers new ones. Stage 0 communicates nothing.
   void publish_values() override;
   void finish_values() override;
   // Starts a step; `passes` has, for each unit, the number of its backward calls. A bucket is
-  // reduced when all backward calls of its units are done.
+  // reduced when all backward calls of its units are done (if gradients are added to shards: all
+  // calls of a micro-batch). Throws Error(invalid_argument) if a unit has several calls and
+  // StorageOptions::one_pass is set.
   void begin_step(const std::vector<int64_t>& passes) override;
-  void begin_step(int64_t passes);  // the same number of passes for all units
+  void begin_step(int64_t passes);  // the same number of backward calls for all units
   void begin_join(int parameter) override;
   void join(int parameter) override;
   // Blocks until the gradients of owned pieces are summed over all ranks. Throws

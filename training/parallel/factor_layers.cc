@@ -30,7 +30,7 @@ std::vector<FactorTraffic> factor_layers(const Model& model, const FactorOptions
     if (!has_factors(table, parameter, storage)) continue;
     const ParameterSpec& spec = table.specs()[static_cast<size_t>(parameter)];
     const Unit& unit = *model.units()[static_cast<size_t>(spec.unit)];
-    // Each rank of a grid has the rows of all samples.
+    // Each rank of a spatial grid has rows of all samples.
     const int64_t rows =
         options.samples * unit.output_shape().rows * table.mesh().size(Axis::spatial);
     const auto width = static_cast<double>(spec.shape[0] + spec.shape[1]);

@@ -1,6 +1,6 @@
 // Chooses the dense layers whose weight gradients are sent as two factors. The gradient of an M x N
 // weight is a sum of K outer products, one for each row of a step. If K is small, the K (M + N)
-// values of the factors are fewer than the M N of the product:
+// values of the factors are fewer than the M N values of the product:
 //
 //   all-reduce     2 (P - 1) / P M N          values that each of P ranks sends in a step
 //   factors        (P - 1) / P K (M + N)      with K rows of all ranks, which each rank multiplies

@@ -67,8 +67,8 @@ void GradientSums::begin_step(const std::vector<int64_t>& micro_batches) {
   for (size_t i = 0; i < places_.size(); ++i) {
     Place& place = places_[i];
     const ParameterSpec& spec = table_.specs()[static_cast<size_t>(place.parameter)];
-    // If the parameter's own unit is on another stage, its micro-batches are those of the unit of
-    // this stage that shares it.
+    // If the parameter's own unit is on another stage, uses the number of micro-batches of the unit
+    // on this stage that shares the parameter.
     auto unit = static_cast<size_t>(spec.unit);
     for (const SharedUse& use : table_.shared_uses()) {
       if (use.parameter == place.parameter && micro_batches[unit] == 0) {

@@ -78,7 +78,7 @@ class GradientSums {
   DType dtype_;
   GradientTree::Allocate allocate_;
   std::vector<Place> places_;  // by parameter and source
-  // by use: trees of the gradients that have their own memory
+  // by shared use: trees of the gradients that have their own memory
   std::vector<GradientTree> shared_uses_;
   std::vector<std::vector<size_t>> of_unit_;  // by unit: indices in places_
 };

@@ -1,5 +1,6 @@
-// Sends a row only once to each host on which ranks own experts for it. One of these ranks receives
-// the row, forwards it, adds up the weighted outputs, and returns one row.
+// Sends a row only once to each host on which ranks own experts of the row. One of these ranks
+// receives the row, forwards it to the other owners on its host, adds up the weighted outputs, and
+// returns one row.
 //
 //   host A    host B                        row 0: experts on ranks 2 and 3; row 1: on rank 3
 //   rank 0    rank 2   row 0 ->  row 0      rank 2 forwards row 0 to rank 3
@@ -19,8 +20,8 @@
 
 namespace tutti::training {
 
-// Experts of rows (tokens), `each` per row, and the weights of their outputs. A negative number
-// means no expert.
+// Experts of rows (tokens), `each` per row, and the weights of their outputs. A negative expert
+// index means no expert.
 struct ExpertChoices {
   std::span<const int32_t> experts;
   std::span<const double> weights;
@@ -29,8 +30,8 @@ struct ExpertChoices {
 
 class HostRelay {
  public:
-  // Decides where rows go. Collective among the ranks along `axes`. `rank_of` returns an expert's
-  // owner among these ranks.
+  // Chooses the receiver of each row. Collective among the ranks along `axes`. `rank_of` returns an
+  // expert's owner among these ranks.
   HostRelay(Pass& pass, AxisSet axes, const ExpertChoices& choices,
             const std::function<int(int64_t)>& rank_of);
 
@@ -54,6 +55,7 @@ class HostRelay {
     return exchange_.return_rows(pass, sums, received);
   }
   // Collective. Sends one number per choice of each forwarded row back to the row's sender.
+  // Elements of `of_choices` for choices without an expert remain unchanged.
   void return_numbers(Pass& pass, std::span<const double> of_arrived,
                       std::span<double> of_choices) const;
 

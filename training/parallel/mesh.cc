@@ -22,8 +22,8 @@ std::string configured_host() {
   return configured.empty() ? host_name() : configured;
 }
 
-// Chooses the axes over which experts are sharded. Returns false if `ranks` does not allow it. May
-// split the data axis in two.
+// Chooses the axes, with `ranks` ranks together, over which experts are sharded; splits the data
+// axis into expert and data. Returns false if no set of axes has `ranks` ranks.
 bool place_experts(MeshPlace& place, int ranks) {
   const int data = place.size(Axis::data);
   for (const AxisSet more : {AxisSet(), AxisSet{Axis::context}, AxisSet{Axis::tensor},

@@ -56,8 +56,8 @@ class Mesh {
   Communicator& group(AxisSet axes);
   Communicator& along(Axis axis) { return group({axis}); }
 
-  // The hosts of a group's ranks, and a communicator of the ranks on this host. The first call of
-  // by_hosts() creates it, as for a group.
+  // The hosts of a group's ranks, and a communicator of the group's ranks on this host. The first
+  // call of by_hosts() for some axes creates both, and is collective over the group.
   struct ByHosts {
     Hosts hosts;  // hosts of the group's ranks
     Communicator inside;
@@ -75,7 +75,8 @@ class Mesh {
     Trace* trace = nullptr;
   };
   const UnitTraffic& unit_traffic() const { return *unit_traffic_; }
-  // Counts a call that started at `start` and ends now. `call`: its name, a literal ("all_reduce").
+  // Counts a call that started at `start` and ends now. `call`: its name ("all_reduce"), a string
+  // literal.
   void add_unit_traffic(Axis axis, const char* call, double bytes,
                         std::chrono::steady_clock::time_point start);
   // Records the counted calls as trace events from now on; `trace` must outlive the mesh and its
@@ -83,7 +84,8 @@ class Mesh {
   void record(Trace& trace) { unit_traffic_->trace = &trace; }
 
   // Returns the pool of buffers for messages along `axis`. Other ranks of the host can read the
-  // buffers directly. Their memory is that of `backend` in the first call for the axis.
+  // buffers directly. The first call for an axis determines the backend that allocates them; later
+  // calls ignore `backend`.
   BufferPool& messages(Axis axis, const Backend* backend);
   // Returns the bytes of all pools' buffers.
   int64_t message_bytes() const;
@@ -122,8 +124,9 @@ class Mesh {
 //                       over 8                      tensor 2 x data 4
 //   tensor 2 x data 1   over 2                      tensor 2
 //
-// Throws Error(invalid_argument) if the axes' product is not the number of ranks, or no set of axes
-// has shape.expert ranks.
+// Throws Error(invalid_argument) if the product of the axes' sizes is not the number of ranks, if
+// the spatial grid is invalid or larger than the number of ranks, or if no set of axes has
+// shape.expert ranks.
 MeshPlace mesh_place(const MeshShape& shape, int ranks);
 
 }  // namespace tutti::training

@@ -1,4 +1,4 @@
-// Exchanges parts of matrices that the ranks of a communicator share.
+// Exchanges parts of matrices that are sharded over the ranks of a communicator.
 #pragma once
 
 #include <utility>

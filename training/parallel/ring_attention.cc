@@ -37,8 +37,8 @@ struct KeysAndValues {
   KeysAndValues rows(const Share& rows) const { return {all.row_range(rows.first, rows.count)}; }
 };
 
-// Returns the number of rows of a message's memory. All micro-batches of a shape need the same
-// number, although their partitions differ slightly, so they reuse the memory.
+// Returns the number of rows of a message's memory. Adds a margin, so that the number is equal for
+// all micro-batches of a shape although their partitions differ slightly, and memory is reused.
 int64_t rows_of_message(const TokenPartition& partition) {
   const int64_t even = partition.mask().tokens() / partition.ranks();
   return std::max(partition.most(), even + even / 16 + 1);

@@ -1,5 +1,6 @@
-// Attention over tokens that are divided over the context axis: each rank's keys and values travel
-// around the ring, while ranks compute with the keys that arrived before (Liu, Zaharia, Abbeel:
+// Attention over tokens that are divided over the context axis. In each step, a rank sends its keys
+// and values to another rank, one place further along the ring than in the previous step, and
+// meanwhile computes with the keys that arrived in the previous step (after Liu, Zaharia, Abbeel:
 // Ring attention with blockwise transformers, 2023).
 //
 //   step        0      1      2      3          at step j rank r has the keys of rank r - j that

@@ -49,14 +49,14 @@ class RowExchange {
 
   int ranks() const { return static_cast<int>(sent_.size()); }
   int64_t received() const;
-  // Returns the range of the rows received from `rank` for a bin of this rank. `bin`: its index
-  // among this rank's bins.
+  // Returns the range of the rows received from `rank` for a bin of this rank. `bin`: index among
+  // this rank's bins.
   Share rows_from(int rank, int64_t bin) const {
     return from_[static_cast<size_t>(rank)][static_cast<size_t>(bin)];
   }
 
   // Collective. dispatch() starts to send each row to the owner of its bin; return_rows() starts to
-  // send a row back for each of them.
+  // send one row back to the sender of each received row.
   Transfer dispatch(Pass& pass, ConstTensor sent, Tensor received) const;
   Transfer return_rows(Pass& pass, ConstTensor received, Tensor sent) const;
 

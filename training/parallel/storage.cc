@@ -181,7 +181,8 @@ size_t ParameterStorage::shared_bytes(size_t shared_use) const {
   return static_cast<size_t>(shared_count(shared_use)) * size_of(gradient_type());
 }
 
-// If a step is one micro-batch, takes the memory from the pool, for the step.
+// If each step has one micro-batch, takes the memory from the pool; add_separate_gradients()
+// returns it. Otherwise allocates the memory once and keeps it.
 void ParameterStorage::keep_separate(size_t shared_use, bool apart) {
   apart_.resize(std::max(apart_.size(), shared_use + 1));
   Apart& use = apart_[shared_use];
@@ -267,7 +268,8 @@ void ParameterStorage::zero_gradients() {
   zero(row(gradient_memory_.get(), gradient_type(), count));
 }
 
-// Zeroes a stale shard here, because its pages are in memory now.
+// zero_gradients() only marks shards in files as stale. A stale shard is zeroed here, where its
+// pages are in memory.
 void ParameterStorage::add_to_shard(int bucket) {
   const Tensor sum = own_gradients(bucket);
   if (std::exchange(gradients_[at(bucket)].stale, false)) zero(sum);

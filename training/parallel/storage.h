@@ -9,7 +9,7 @@
 // that are sums of several micro-batches are in f32, because 16 bits would lose small terms. Stages
 // 2 and 3 keep shards of such sums if each micro-batch's gradients are reduced over ranks
 // separately (StorageOptions::shard_sums), otherwise whole sums. Values in f32 in the host's memory
-// have no masters: they are updated in place.
+// are updated in place and have no masters, unless StorageOptions::separate_masters is set.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@
 
 namespace tutti::training {
 
-// Groups of parameters. The ranks of a group sum the gradients of its parameters and shard their
-// values.
+// Groups of parameters. The ranks of a group sum the gradients of the group's parameters, and with
+// ZeRO shard these parameters.
 struct ParameterGroups {
   // Creates a single group. NOLINTNEXTLINE(google-explicit-constructor)
   ParameterGroups(Communicator all) : ranks{std::move(all)} {}
@@ -41,7 +41,7 @@ struct ParameterGroups {
       : ranks(std::move(all)), group_of(std::move(of)) {}
 
   std::vector<Communicator> ranks;  // by group: its ranks
-  std::vector<int> group_of;        // by parameter: its group; empty: all are in the first
+  std::vector<int> group_of;        // by parameter: its group; empty: all are in group 0
 };
 
 struct StorageOptions {
@@ -76,16 +76,17 @@ struct StorageOptions {
   std::vector<int> alone;  // parameters that have their own bucket
 
   // owners_among() returns the number of owners of a bucket that `ranks` ranks sum. owner() returns
-  // a rank's index among the owners; negative: it is no owner.
+  // a rank's index among the owners, or a negative number if the rank owns nothing. In stage 0 each
+  // rank is the only owner, with index 0, of its own copy.
   int owners_among(int ranks) const { return stage == 0 ? 1 : owners == 0 ? ranks : owners; }
   int owner(int rank, int ranks) const {
     return stage == 0 ? 0 : rank - (ranks - owners_among(ranks));
   }
 };
 
-// Memory on this rank in bytes. `padding`: gaps in the memory of parameters, gradients and masters,
-// which these three members do not include. `gathered`: high-water mark of pooled buckets. Only
-// `files` includes bytes in files.
+// Memory on this rank in bytes. `padding`: alignment gaps in the memory of parameters, gradients
+// and masters; these three members do not include the gaps. `gathered`: high-water mark of the pool
+// of temporary buckets. Only `files` includes bytes in files.
 struct StorageBytes {
   int64_t parameters = 0;
   int64_t gradients = 0;
@@ -95,7 +96,7 @@ struct StorageBytes {
   int64_t files = 0;
 };
 
-// Sizes in bytes from which most_in_memory() computes how much of a rank's files is in memory.
+// Inputs of most_in_memory(), in bytes.
 struct FilePages {
   int64_t files = 0;     // total size of the files
   int64_t of_value = 0;  // bytes of an element of the shards of values; 0: the shards are in memory
@@ -107,13 +108,14 @@ struct FilePages {
 // Returns the maximum number of bytes of the files that are in memory at once. It is the largest
 // of: the window (in loops over owned pieces); the value shards of two adjacent buckets, the
 // gradient shard of one, and activations (in forward and backward); the states of whole parameters.
+// The result does not exceed the size of the files.
 int64_t most_in_memory(const Layout& layout, const OffloadOptions& options, const FilePages& pages);
 
 class ParameterStorage {
  public:
-  // Points the table's views at whole memory; views of sharded data are empty until acquired.
-  // `table` and the backend of `options` must outlive the storage. Throws Error(invalid_argument)
-  // for an invalid stage or type.
+  // Points the table's views at the memory of whole buckets; views of sharded buckets are empty
+  // until the buckets are acquired. `table` and the backend of `options` must outlive the storage.
+  // Throws Error(invalid_argument) for an invalid stage, type or offload option.
   ParameterStorage(ParameterGroups groups, ParameterTable& table, const StorageOptions& options);
 
   const Layout& layout() const { return layout_; }
@@ -124,7 +126,8 @@ class ParameterStorage {
   }
   const StorageOptions& options() const { return options_; }
   // Return, for the first group, the rank of the first owner, the number of owners, true if this
-  // rank is an owner, and the number of elements of this rank's arrays, gaps included.
+  // rank is an owner, and the number of elements of this rank's shards (alignment gaps included; 0
+  // if it is no owner).
   int first_owner() const { return groups_.ranks.front().size() - owner_count(); }
   int owner_count() const;
   bool owns() const { return owners_.front() >= 0; }
@@ -133,7 +136,7 @@ class ParameterStorage {
   std::span<float> masters() const {
     return {masters_.get(), masters_ == nullptr ? 0 : static_cast<size_t>(owned_elements())};
   }
-  // Allocates zeroed memory for one of this rank's arrays.
+  // Allocates zeroed memory for owned_elements() floats.
   Memory<float> allocate_row();
   // Allocates zeroed memory for `count` floats of the optimizer, in a file if the optimizer is
   // offloaded.
@@ -162,23 +165,24 @@ class ParameterStorage {
   bool offloads_gradients() const { return !whole_gradients() && options_.offload.optimizer(); }
   DType gradient_type() const { return options_.one_pass ? options_.dtype : DType::f32; }
 
-  // Returns a parameter's values if they are whole and updated in place, otherwise null. Their
-  // memory lives as long as the pointer.
+  // Returns a parameter's values if they are whole, in f32, and updated in place; otherwise null.
+  // Their memory lives as long as the pointer.
   Memory<float> updated_whole(int parameter) const;
 
   // all_values() returns all buckets' values as one row, if they are whole. show_values_in() points
-  // the parameters at another such row (older weights), or at this one again.
+  // the parameters' views at `all`: a row of older weights, or again the row that all_values()
+  // returns.
   Tensor all_values() const { return row(value_memory_.get(), options_.dtype, layout_.size); }
   void show_values_in(Tensor all);
 
-  // Return a bucket as a row, in whole memory or in acquired memory.
+  // Return a whole bucket as a row; empty if the bucket is sharded and not acquired.
   Tensor values(int bucket) const { return values_[at(bucket)].whole; }
   Tensor gradients(int bucket) const { return gradients_[at(bucket)].whole; }
   // Return this rank's shard of a bucket, in the whole bucket or in separate memory.
   Tensor own_values(int bucket) const { return values_[at(bucket)].own; }
   Tensor own_gradients(int bucket) const { return gradients_[at(bucket)].own; }
-  // Returns the part of the bucket's whole gradients that corresponds to this rank's shard, while
-  // they are acquired.
+  // Returns the part of the bucket's whole gradients that corresponds to this rank's shard. The
+  // gradients must be whole or acquired.
   Tensor own_part_of_gradients(int bucket) const;
   // Returns the part of a whole bucket that belongs to the owner with index `owner`.
   Tensor part_of(int bucket, Tensor whole, int owner) const;
@@ -193,8 +197,9 @@ class ParameterStorage {
   // Adds this rank's part of a bucket's whole gradients to its shard.
   void add_to_shard(int bucket);
 
-  // These functions manage shards in files, and do nothing without files. fetch starts reading,
-  // await blocks until the shard is in memory, and evict writes it and releases its pages.
+  // These functions manage shards in files, and do nothing without files. fetch starts to read a
+  // shard, await blocks until the shard is in memory (and starts to read it if fetch was not
+  // called), and evict writes it and releases its pages.
   void fetch_own_values(int bucket) { fetch(values_[at(bucket)], false); }
   void await_own_values(int bucket) { await(values_[at(bucket)], false); }
   void evict_own_values(int bucket) { evict(values_[at(bucket)]); }
@@ -202,17 +207,18 @@ class ParameterStorage {
   void await_own_gradients(int bucket) { await(gradients_[at(bucket)], true); }
   void evict_own_gradients(int bucket) { evict(gradients_[at(bucket)]); }
 
-  // Call before zero_gradients(). If `apart` is true, the gradient of this shared use
-  // (ParameterTable::shared_uses) has its own memory. add_separate_gradients() releases that memory
-  // if a step is one micro-batch. If `apart` is false, backward adds the gradient of this use
-  // directly to the parameter's gradient.
+  // Call before zero_gradients(). If `apart` is true, gives the gradient of this shared use
+  // (ParameterTable::shared_uses) its own memory, which add_separate_gradients() releases if each
+  // step has one micro-batch. If `apart` is false, backward adds the gradient of this use directly
+  // to the parameter's gradient.
   void keep_separate(size_t shared_use, bool apart);
-  // Sum micro-batches in the order of deterministic mode (gradient_sums.h). begin_sums() must
-  // follow keep_separate(); end_micro_batch() must follow a unit's backward of each micro-batch.
+  // Sum micro-batches in the order of deterministic mode (gradient_sums.h). Call begin_sums() after
+  // keep_separate(), and end_micro_batch() after each backward of a unit.
   void begin_sums(const std::vector<int64_t>& micro_batches);
   void end_micro_batch(int unit);
   bool sums_in_order() const { return sums_.has_value(); }
-  // Adds the separate gradients of shared uses to the parameter's gradient.
+  // Adds the separate gradients of shared uses to the parameter's gradient, and in deterministic
+  // mode the gradients of other ranks' micro-batches, too.
   void add_separate_gradients(int parameter);
 
   // Returns the pieces that this rank updates: views of its memory with stable addresses.
@@ -237,7 +243,7 @@ class ParameterStorage {
   };
 
   static size_t at(int bucket) { return static_cast<size_t>(bucket); }
-  // Returns true if the values are updated in place, without masters.
+  // Returns true if the values are themselves the fp32 masters.
   bool own_masters() const {
     return options_.dtype == DType::f32 && options_.backend == nullptr &&
            !options_.separate_masters;
@@ -262,11 +268,11 @@ class ParameterStorage {
   Tensor from_pool(int bucket, DType dtype);
 
   ParameterGroups groups_;
-  Communicator communicator_;  // the first group's, for allocating memory
+  Communicator communicator_;  // the first group's communicator; allocates memory
   ParameterTable& table_;
   StorageOptions options_;
   Layout layout_;
-  std::vector<int> owners_;  // by group: this rank's index among a bucket's owners; negative: none
+  std::vector<int> owners_;  // by group: this rank's index among the owners; negative: none
   std::unique_ptr<Pager> pager_;
   std::unique_ptr<OffloadedPieces> offloaded_;
   Memory<std::byte> value_memory_;

@@ -8,7 +8,8 @@
 namespace tutti::training {
 namespace {
 
-// Smaller messages, or products of fewer rows, cost more than the overlap saves.
+// Least bytes of a turn's sum, and least rows of a rank in a turn. With smaller turns, overlap
+// costs more than it saves.
 constexpr int64_t kLeastBytes = 256 << 10;
 constexpr int64_t kLeastRows = 64;
 constexpr int64_t kMostTurns = 4;

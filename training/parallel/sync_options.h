@@ -1,7 +1,7 @@
-// Options of how ranks that train one model synchronize (`--sync WAY`). They may sum gradients, so
-// that all ranks wait for each other in each step. Servers may own and update the values
-// (servers/). Or values differ between ranks and are averaged now and then, among all or some ranks
-// (averaging/).
+// Options that determine how the ranks that train one model synchronize (`--sync WAY`). There are
+// three kinds of ways. All ranks sum gradients, and wait for each other in each step. Or servers
+// own and update the values (servers/). Or each rank updates its own values, which are averaged
+// from time to time among all or some ranks (averaging/).
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,7 @@
 
 namespace tutti::training {
 
-// Ways to synchronize. Checkpoints contain the enumerators' numbers, so the numbers must not
-// change.
+// Ways to synchronize. Checkpoints contain the enumerators' values, so these must not change.
 enum class SyncKind {
   allreduce,
   local,
@@ -65,7 +64,7 @@ struct SyncOptions {
   // computes and serves.
   int servers = 0;
   int64_t bound = 0;       // stale: maximum staleness of values, in clocks
-  int64_t pull_every = 1;  // async: number of gradients that a worker sends per read of the values
+  int64_t pull_every = 1;  // async: a worker gets the values after every pull_every-th push
   bool damping = false;    // async: divide the learning rate by 1 + staleness of the gradients
 
   std::string record;  // file to which the order of updates is written (replay/update_order.h)
@@ -81,7 +80,8 @@ struct SyncOptions {
   bool has_servers() const {
     return kind == SyncKind::server || kind == SyncKind::stale || kind == SyncKind::async;
   }
-  // Returns true if ranks apply updates in the order of arrival.
+  // Returns true if ranks process updates in the order of arrival, which can be recorded and
+  // replayed.
   bool has_order() const { return has_servers() || kind == SyncKind::async_gossip; }
   // Returns true if values differ between ranks.
   bool has_own_values() const { return kind != SyncKind::allreduce && !has_servers(); }
@@ -100,8 +100,9 @@ int64_t copies_of_values(const SyncOptions& options);
 
 // Sets the members that `text` describes: allreduce, ps[:S], ssp:B[:S], async[:S], local:K,
 // post-local:K@STEP, diloco:H[,P[,TAU[,ALPHA]]], gossip:GRAPH, sgp[:GRAPH], adpsgd,
-// easgd:K[,ALPHA], fedavg:K[,FRACTION], fedprox:K,MU[,FRACTION], fedadam:K[,FRACTION]. Throws
-// Error(invalid_argument) for other texts.
+// easgd:K[,ALPHA], fedavg:K[,FRACTION], fedprox:K,MU[,FRACTION], fedadam:K[,FRACTION]. Keeps
+// outer_rate, outer_momentum, wire, secure_sums, pull_every, damping, record, replay and run, and
+// resets all other members. Throws Error(invalid_argument) for other texts.
 void set_way(SyncOptions& options, const std::string& text);
 // Returns the text that set_way() parses.
 std::string text_of(const SyncOptions& options);

@@ -4,8 +4,9 @@
 //   begin_step -> the hooks around each unit's forward and backward -> join -> finish_gradients
 //              -> the optimizer updates owned values -> after_update
 //
-// DataParallel (data_parallel.h) sums gradients over ranks, and with ZeRO gathers values. Others
-// leave gradients local, and average values now and then (averaging/).
+// DataParallel (data_parallel.h) sums gradients over ranks, and with ZeRO gathers values. Classes
+// in averaging/ leave gradients local, and average values from time to time. ParameterServer
+// (servers/) sends gradients to servers and receives values.
 #pragma once
 
 #include <chrono>
@@ -31,18 +32,18 @@ class Synchronizer : public UnitHooks {
   // number of times that its backward runs, which is equal on all ranks; 0 for units on other
   // pipeline stages.
   virtual void begin_step(const std::vector<int64_t>& passes) = 0;
-  // begin_join() is called before, and join() after, the other stage's part is added to the
-  // gradient of a parameter in DataParallelOptions::joined.
+  // Called for a parameter in DataParallelOptions::joined, to whose gradient two pipeline stages
+  // contribute: begin_join() before the other stage's contribution is added, join() afterwards.
   virtual void begin_join(int parameter) {}
   virtual void join(int parameter) {}
   // Blocks until the gradients of owned pieces are ready for the optimizer.
   virtual void finish_gradients() = 0;
-  // Returns true if gradients are now sums over all ranks, with the same norm on each rank. A
-  // rank's own gradients must then be its part of the mean over all ranks' targets. If false, a
-  // rank's gradients must be the mean over its own targets, weighted before finish_gradients() by
-  // the rank's share of all targets. Each rank then clips by its own norm and continues with its
-  // own values and optimizer state, which checkpoints keep for each rank. This requires ZeRO stage
-  // 0.
+  // Returns true if finish_gradients() sums gradients over all ranks. Each rank must then compute
+  // its term of the mean over all ranks' targets. Returns false if ranks keep their own gradients:
+  // each rank then computes the mean over its own targets and, before finish_gradients(),
+  // multiplies it by its number of targets relative to the mean number of all ranks. In this case
+  // each rank clips by its own norm and has its own values and optimizer state, which checkpoints
+  // keep for each rank, and the ZeRO stage must be 0.
   virtual bool sums_gradients() const { return true; }
   // If gradients are not summed: called with this rank's number of targets in the step, before
   // finish_gradients(). Returns true if the synchronizer weights values by the number of targets
@@ -69,14 +70,14 @@ class Synchronizer : public UnitHooks {
   // pieces, equal on all ranks. If empty, the mean of the ranks' values is used.
   virtual std::span<const float> shared_values() const { return {}; }
 
-  // With a replayed record (SyncOptions::replay): returns the number of ranks from step `first` on,
-  // if known.
+  // With a replayed record (SyncOptions::replay): returns the number of ranks in the recorded
+  // stretch that begins with step `first`, if there is one.
   virtual std::optional<int> recorded_ranks(int64_t first) { return std::nullopt; }
   // Aborts communication in flight on the synchronizer's own communicators, on all ranks.
   // Thread-safe.
   virtual void abort(const std::string& reason) {}
 
-  virtual int64_t bytes() const { return 0; }  // Returns bytes besides the storage.
+  virtual int64_t bytes() const { return 0; }  // Returns the bytes of its own memory.
   // Returns the time for which this rank has blocked for communication since construction.
   virtual std::chrono::nanoseconds waited() const { return {}; }
   // Returns the bytes that this rank has sent since construction.

@@ -41,7 +41,7 @@ enum class Knob : uint8_t {
   products_blackwell,
   eight_hopper,  // fraction of peak in large 8-bit matrix products, by generation
   eight_blackwell,
-  throttled,         // factor of products and attention under a limited power budget
+  throttled,         // factor of the rates of products and attention under a power limit
   attention_parts,   // fraction of peak in unfused attention's products
   attention_ampere,  // fraction of peak in flash attention
   attention_hopper,
@@ -54,7 +54,7 @@ enum class Knob : uint8_t {
   slowed,           // time that computation loses per time of a concurrent collective
   gathers_2021,     // fraction of link bandwidth in ZeRO-3 gathers, if is_of_2021()
   update,           // bytes of memory traffic of the optimizer per parameter
-  start_deepspeed,  // ms per activation sum and tensor-parallel rank after the first
+  start_deepspeed,  // ms to start an activation sum, per tensor-parallel rank beyond the first
   // Factors relative to Megatron. time_...: time of products; bytes_...: bytes of all other
   // operators.
   time_megatron_2021,

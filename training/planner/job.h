@@ -39,11 +39,11 @@ Group data_group(const Layout& layout);         // ranks that sum gradients: dat
 Group expert_group(const Layout& layout);       // ranks over which experts are distributed
 Group expert_data_group(const Layout& layout);  // ranks that have the same experts
 
-// Returns the seconds of a group's collective without its launch; `bytes` are counted as in `tutti
-// bench`. Returns 0 for a group of one rank.
+// Returns the seconds of a group's collective without the launch of its kernels; `bytes` are
+// counted as in `tutti bench`. Returns 0 for a group of one rank.
 double collective_seconds(const Cluster& cluster, const Group& group, Collective collective,
                           double bytes);
-// Returns the seconds of a message to the rank that is `away` ranks further.
+// Returns the seconds of a message between two ranks whose indices differ by `away`.
 double message_seconds(const Cluster& cluster, int away, double bytes);
 
 inline constexpr double kHalfBytes = 2;  // bytes of a 16-bit value

@@ -19,8 +19,8 @@ class Roofline {
         written_(efficiencies[Knob::written]) {}
 
   // Returns the time of an m x k by k x n product. Tiles of 128 x 256 results are computed in waves
-  // of one tile per multiprocessor, and the last wave may be partly idle. Sizes that are not
-  // multiples of 8 or 64 are slower. A fraction of the output is written without overlap.
+  // of one tile per multiprocessor, and the last wave may be partly idle. Products whose sizes are
+  // not multiples of 8 or 64 are slower. A fraction of the output is written without overlap.
   double product(double m, double n, double k) const {
     const double rows = std::ceil(m / 128);
     const double columns = std::ceil(n / 128);
@@ -107,9 +107,9 @@ double experts(const Job& job, const Layout& layout, const Efficiencies& e, cons
   return seconds;
 }
 
-// Returns how many copies of a token are sent: on one host, one to each chosen expert; on several
-// hosts, one to each host with a chosen expert. k uniform choices over H hosts reach H (1 - (1 -
-// 1/H)^k) of them.
+// Returns the expected number of copies of a token that are sent: on one host, one to each of the k
+// chosen experts; on H hosts, one to each host with a chosen expert. If choices are uniform, the
+// number of such hosts is H (1 - (1 - 1/H)^k).
 double copies_of_token(const Job& job, const Group& group) {
   const double chosen = count(job.model.experts.chosen);
   const double here = std::clamp(job.cluster.gpus / group.stride, 1, group.ranks);
@@ -127,7 +127,7 @@ double other_bytes(const Job& job, const Layout& layout, bool sparse) {
       layout.tensor;
   const double of_activations = m.gated ? 5 : 4;
   double bytes = kHalfBytes * (10 * rows * h + of_activations * T * values);
-  // Tokens are permuted, and permuted back.
+  // Copies of tokens are sorted by expert, and the outputs are sorted back.
   if (sparse) bytes += kHalfBytes * 6 * T / layout.tensor * count(m.experts.chosen) * h;
   return bytes;
 }

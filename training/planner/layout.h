@@ -26,7 +26,7 @@ struct Layout {
   int virtual_stages = 1;  // number of chunks per stage, interleaved
   int zero = 1;
   bool sequence_parallel =
-      false;  // true: tensor-parallel ranks divide the rows between their products
+      false;  // true: between products, each tensor-parallel rank has some of the rows
   int64_t micro_batch = 1;
   Recompute recompute = Recompute::none;
   std::vector<int> cut;  // first unit of each chunk of a pipeline; empty: layers are divided evenly

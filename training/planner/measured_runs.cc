@@ -46,7 +46,7 @@ class Row {
   }
   std::optional<int64_t> whole(const std::string& column) const {
     const std::optional<double> value = number(column);
-    constexpr double kMost = 1e9;  // limit, so that the product of two numbers fits
+    constexpr double kMost = 1e9;  // limit, so that products of two numbers fit
     if (!value || *value < 0 || *value > kMost) return std::nullopt;
     return static_cast<int64_t>(std::llround(*value));
   }
@@ -64,8 +64,8 @@ struct Unpredictable {
   std::string reason;
 };
 
-// Returns the year in the column "date" ("2022-02"), or 2025 if it has none (versions such as
-// "26.04").
+// Returns the year in the column "date" ("2022-02"), or 2025 if the column contains no year (but a
+// version such as "26.04").
 int year_of(const Row& row) {
   const std::string& date = row.text("date");
   for (size_t at = date.find("20"); at != date.npos; at = date.find("20", at + 1)) {
@@ -236,7 +236,7 @@ Layout layout_given_in(const Row& row, Software software, int64_t ranks, int64_t
   return layout;
 }
 
-// Returns all layouts that match the row.
+// Returns all layouts that match the row. `said`: the row's own layout, from layout_given_in().
 std::vector<Layout> layouts_of(const Layout& said, const Job& job) {
   std::vector<int64_t> micro_batches = {said.micro_batch};
   const int64_t each = std::max<int64_t>(1, job.global_batch / said.data);
@@ -282,7 +282,7 @@ void add_recomputing(std::vector<Layout>& layouts) {
   }
 }
 
-// Returns the best layout with the axes that the row gives.
+// Returns the best layout with the axes that the row gives; cp is 1 if the row does not give it.
 std::vector<Layout> best_layouts(const Row& row, const Job& job) {
   Constraints constraints;
   const auto fix = [&](const char* axis, std::optional<int>& value) {

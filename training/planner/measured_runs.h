@@ -1,6 +1,8 @@
 // Reads CSV tables of measured training runs, one run per row. A row needs gpu, gpus, the model's
-// sizes, seq and gbs. Missing axes, micro-batch, virtual stages and recomputation take the values
-// of the fastest layout that fits.
+// sizes, seq and gbs. A missing micro-batch, number of virtual stages or kind of recomputation
+// takes its value from the fastest layout that fits. So do missing axes if tp or pp is missing,
+// except that a missing cp is 1. If tp and pp are given, missing cp and ep are 1, and dp follows
+// from gpus.
 #pragma once
 
 #include <optional>
@@ -23,7 +25,7 @@ struct MeasuredRun {
   std::optional<double> seconds;  // measured step time in seconds
   std::optional<double> memory;   // measured memory in GiB, or percent
   bool calibrates = false;        // true if the column `split` is "calibrate"
-  std::string reason;             // reason why the run has no prediction; empty: it has one
+  std::string reason;             // reason why the run cannot be predicted; empty: it can
 };
 
 // Parses a table; `name` is its name for errors. Throws Error(invalid_argument) that names the line

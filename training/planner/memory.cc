@@ -73,7 +73,8 @@ Interval memory_interval(double bytes) {
 
 namespace {
 
-// Adds parameters, gradients and states of `parameters` parameters, sharded by ZeRO's stage.
+// Adds the bytes of `parameters` parameters, their gradients and optimizer states to `use`, sharded
+// over `ranks` ranks according to the ZeRO stage.
 void add_states(double parameters, int stage, double ranks, const MemoryRules& rules,
                 MemoryUse& use) {
   use.parameters += parameters * rules.parameter / (stage >= 3 ? ranks : 1);
@@ -124,8 +125,9 @@ class Counting {
   }
 
  private:
-  // Returns the activations in flight. They belong to p - stage micro-batches with 1F1B, and to 2
-  // (p - 1 - stage) + (v - 1) p + 1 chunks with interleaving (Narayanan et al., 2021).
+  // Returns the bytes of the activations in flight (Narayanan et al., 2021). With 1F1B they belong
+  // to p - stage micro-batches, but at most to all of the step. With interleaving they belong to
+  // 2 (p - 1 - stage) + (v - 1) p + 1 chunks.
   double kept_of_layers(int stage, double layers, double sparse) const {
     const double p = layout_.stages;
     const double v = layout_.virtual_stages;

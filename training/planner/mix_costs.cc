@@ -29,9 +29,9 @@ double MixCosts::seconds_of(const Mix& mix) const {
 
 Mix MixCosts::cheapest() const {
   if (layers_.empty()) return {};
-  // Goes from the last layer back. `after` has, for each division of a layer, the least seconds of
-  // all later layers; `choices` has, for each division of the previous layer, the division that
-  // attains the least seconds.
+  // Dynamic programming from the last layer to the first. `after` has, for each division of a
+  // layer, the least seconds of all later layers; `choices` has, for each division of the previous
+  // layer, the division that attains the least seconds.
   std::vector<std::array<LayerSplit, kLayerSplits>> choices(layers());
   std::array<double, kLayerSplits> after = {};
   for (size_t layer = layers(); layer-- > 0;) {

@@ -32,8 +32,9 @@ struct Optimum {
 };
 Optimum optimum(const ScalingLaw& law, double operations);
 
-// Returns the published fit of approach 3, then the exponents of approaches 1, 2 and 3 (a = 0.5,
-// 0.49 and 0.46), each with two values of alpha and the same A and B.
+// Returns the published fit of approach 3, then two laws for each of the approaches 1, 2 and 3, one
+// with alpha 0.34 and one with 0.28. Their exponents `a` are 0.5 (approach 1), 0.49 and 0.46. All
+// laws have the same A, B and E.
 std::span<const ScalingLaw> chinchilla();
 // Returns N = 1.3e9 C^0.73, D = 2e10 C^0.27, with C in PF-days (Kaplan et al., 2020, table 6 and
 // appendix).
@@ -52,7 +53,7 @@ std::vector<ScalingRun> read_scaling_runs(const std::string& text, const std::st
 
 struct FittedLaw {
   ScalingLaw law;
-  ScalingLaw low;  // limits of the 80% bootstrap interval of each number
+  ScalingLaw low;  // limits of the 80% bootstrap interval of each constant
   ScalingLaw high;
   double error = 0;  // mean over runs of |predicted loss / measured loss - 1|
 };

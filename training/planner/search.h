@@ -11,7 +11,7 @@
 
 namespace tutti::training::planner {
 
-// The axes that the caller fixes; the search varies all others.
+// The settings that the caller fixes; the search varies all others.
 struct Constraints {
   std::optional<int> data;
   std::optional<int> tensor;
@@ -22,8 +22,8 @@ struct Constraints {
   std::optional<int> zero;
   std::optional<int64_t> micro_batch;
   std::optional<Recompute> recompute;
-  double memory = 0;  // limit of memory per processor, in bytes; 0: 90% of its memory
-  double least_mfu = 0;
+  double memory = 0;     // limit of memory per processor, in bytes; 0: 90% of its memory
+  double least_mfu = 0;  // layouts with a lower MFU count as not fitting
 };
 
 struct PlannedLayout {
@@ -52,7 +52,7 @@ std::string why_illegal(const Job& job, const Layout& layout);
 // Predicts the time and memory of one layout. The layout fits if it needs at most `memory` bytes.
 PlannedLayout price(const Job& job, const Layout& layout, const Efficiencies& efficiencies,
                     double memory);
-// Searches all layouts within the constraints and returns the best `most`. Throws
+// Searches all layouts within the constraints and returns the best ones, at most `most`. Throws
 // Error(invalid_argument) if none is legal.
 Plans search(const Job& job, const Constraints& constraints, const Efficiencies& efficiencies,
              size_t most);

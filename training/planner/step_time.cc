@@ -166,7 +166,8 @@ class Pricing {
     const double computing = time_.computing + time_.tensor + time_.context + time_.dispatch;
     const double mine = mine_.dense + mine_.expert;
     if (is_of_2021(job_.software)) {
-      // Each parameter is gathered separately, over the rank's own network card.
+      // Each parameter is gathered separately, over the links of a host or, between hosts, over the
+      // rank's own network card.
       const double GBps = group.ranks * layout_.tensor <= job_.cluster.gpus
                               ? job_.cluster.inside.GBps
                               : job_.cluster.between.GBps / job_.cluster.gpus;

@@ -19,7 +19,8 @@ struct StepTime {
   double dispatch = 0;   // sending tokens to experts and back
   double bubble = 0;
   double transfers = 0;  // messages between stages
-  // with ZeRO-3 or FSDP: collectives that do not overlap, and the slowdown by those that do
+  // with ZeRO-3 or FSDP: collectives that do not overlap, and the slowdown of computation by
+  // collectives that do
   double gathers = 0;
   double sums = 0;  // gradient sums and parameter gathers that do not overlap
   double update = 0;
@@ -34,7 +35,7 @@ StepTime step_time(const Job& job, const Layout& layout, const Efficiencies& eff
 Interval time_interval(const Job& job, double seconds);
 
 // Returns the name of the largest part of a step other than computation, or "computing" if no other
-// part exceeds 10%.
+// part exceeds 10% of the step.
 std::string bound_of(const StepTime& time);
 
 }  // namespace tutti::training::planner

@@ -39,7 +39,7 @@ class ParameterGathers {
 
  private:
   using Ends = std::vector<std::pair<Step, Step>>;  // by simulated member
-  std::vector<std::vector<Ends>> groups_;           // by group and entry; empty: no wait
+  std::vector<std::vector<Ends>> groups_;  // by group and entry; empty: the entry does not wait
 };
 
 }  // namespace tutti::training

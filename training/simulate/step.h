@@ -57,7 +57,7 @@ struct TensorWork {
 struct ZeroWork {
   int stage = 0;
   const Algorithm* all_gather =
-      nullptr;  // stages 1 to 3: gathers parameters, which have the bytes of gradients
+      nullptr;  // stages 1 to 3: gathers parameters, which have as many bytes as gradients
 };
 
 struct StepWork {
@@ -73,8 +73,8 @@ struct StepWork {
 };
 
 // Returns the groups of ranks that sum their gradients, in a mesh that has `data` x `tensor` ranks
-// for each of the plan's ranks. A group has the ranks of a stage or, with Chimera, of the two
-// stages with the same chunks.
+// for each of the plan's ranks. A group has the ranks with one tensor-parallel place of a stage or,
+// with Chimera, of the two stages with the same chunks.
 std::vector<std::vector<int32_t>> ranks_that_sum(const pipeline::Plan& plan, int data,
                                                  int tensor = 1);
 
@@ -86,11 +86,11 @@ struct StepSchedule {
 
 // Returns the schedule of a step of a mesh of `places.size()` ranks, a multiple of the plan's
 // ranks. The plan must have passed check(), and its schedule must be flushed. `sum` sums the
-// buckets: an all_reduce, or from ZeRO stage 1 on a reduce_scatter (which requires a schedule with
-// one holder per chunk). options.alike: number of ranks per host; the ranks of a host are simulated
-// as one if possible, and if there are no tensor-parallel ranks; most_steps: limit on simulated
-// steps. Throws Error(invalid_argument) for invalid numbers, Error(unsupported) if the schedule is
-// too long, or the algorithm does not support the ranks.
+// buckets: an all_reduce or, in ZeRO stages 1 to 3, a reduce_scatter. ZeRO requires a schedule in
+// which each chunk is on one stage. options.alike: number of ranks per host. If there are no
+// tensor-parallel ranks and the ranks of a host are equivalent, they are simulated as one.
+// options.most_steps: limit on simulated steps. Throws Error(invalid_argument) for invalid numbers,
+// Error(unsupported) if the schedule is too long, or the algorithm does not support the ranks.
 StepSchedule make_step_schedule(const pipeline::Plan& plan, const StepWork& work,
                                 const std::vector<Place>& places, const Algorithm& sum,
                                 const ScheduleOptions& options = {});

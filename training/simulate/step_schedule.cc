@@ -66,8 +66,8 @@ class Builder {
   struct Group {
     std::vector<int32_t> members;
     const std::vector<int>* chunks;  // chunks of the group, ascending
-    size_t sum;                      // index of the schedule of its sums
-    size_t gather = 0;               // ZeRO: index of the schedule of its gathers
+    size_t sum;                      // index of the group's sum in schedules_
+    size_t gather = 0;               // ZeRO: index of the group's gather in schedules_
   };
   // The tensor-parallel ranks that have the same place on the other axes, and the indices of their
   // collectives in schedules_.
@@ -107,7 +107,8 @@ class Builder {
                  row_of(group), work_.zero.stage);
   }
 
-  // Creates the groups. Ranks are simulated as one if they are equivalent in every sum.
+  // Creates the groups. The ranks of a host are simulated as one if they are equivalent in every
+  // sum and gather.
   void make_groups() {
     alike_ = tensor_ == 1 && data_ % options_.alike == 0 ? options_.alike : 1;
     if (make_groups_of(alike_)) return;
@@ -233,8 +234,8 @@ class Builder {
     }
   }
 
-  // Makes the entry with index `at` wait for its input. Each tensor-parallel rank receives a part
-  // of the input. If the ranks do not share rows, they then gather all parts.
+  // Makes the entry whose cell() is `at` wait for its input. Each tensor-parallel rank receives a
+  // part of the input. If the ranks do not share rows, they then gather all parts.
   void await(const Team& team, size_t at) {
     const bool gathers = tensor_ > 1 && !work_.tensor.shares_rows;
     std::vector<std::pair<Step, Step>> all;
@@ -281,7 +282,8 @@ class Builder {
     for (size_t i = 0; i < last.size(); ++i) last_[index(team.members[i] / alike_)] = last[i];
   }
 
-  // Makes an entry wait for its parameters. `ends`: ends of the earlier entries.
+  // Makes an entry wait for its parameters. In ZeRO stage 3, makes their gather wait for the end of
+  // the entry two places before. `ends`: for each earlier entry, the last steps of the ranks.
   void await_parameters(int stage, int32_t data, const Entry& entry,
                         const std::vector<std::vector<Step>>& ends) {
     const Team& team = team_at(stage, data);
@@ -301,7 +303,8 @@ class Builder {
     return tensor_ == 1 || kind == Kind::backward_weight ? 0 : 2 * work_.tensor.blocks;
   }
 
-  // Adds an entry. The last backward of a chunk is divided at the completion of each bucket.
+  // Adds an entry. Its computation is divided at each sum over tensor-parallel ranks and, in the
+  // last backward of a chunk, at the completion of each bucket.
   void add_entry(const Team& team, const Entry& entry, bool completes, std::vector<Step>& last) {
     const bool is_cut = completes && !buckets_.empty();
     const bool shares_rows = work_.tensor.shares_rows && sums_in(entry.kind) > 0;

@@ -30,8 +30,8 @@ class Progression {
     }
   }
 
-  // Records the end of a step. Returns true if the simulation is complete, or a worker has no more
-  // planned steps.
+  // Records the end of a step. Returns true if the simulation must stop: either it is complete, or
+  // the step's worker has no more planned steps.
   bool end(int32_t step, double us) {
     const int32_t worker = worker_of_[index(step)];
     if (worker == kNobody) return false;
@@ -55,7 +55,8 @@ class Progression {
   std::vector<double> since_;
 };
 
-// Returns the number of steps of each worker if messages took no time, plus a margin.
+// Estimates each worker's number of steps: the number that it would complete if messages took no
+// time, plus a margin.
 std::vector<int64_t> shares_of(int64_t all, const SyncWork& work) {
   constexpr double kLeast = 1e-9;
   const int workers = work.roles().workers();

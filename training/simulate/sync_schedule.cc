@@ -92,7 +92,8 @@ class Builder {
   }
 
  private:
-  // Returns the all-reduce that follows an update, if its mean is used before the end.
+  // Returns the all-reduce that follows an update, if there is one and its mean is used in this or
+  // a later update.
   std::optional<Sum> sum_after(int64_t update) const {
     if (ranks_ == 1) return std::nullopt;
     const Sum all{.bytes = work_.bytes, .used_at = update};
@@ -215,8 +216,8 @@ class Builder {
     for (int32_t rank = 0; rank < ranks_; ++rank) wait_for(rank, awaited[index(rank)]);
   }
 
-  // Adds the messages of AdPsgd: even ranks send requests to odd ranks, which answer at once while
-  // they compute.
+  // Adds the messages of AdPsgd: even ranks send requests to odd ranks, which answer on receipt,
+  // even while they compute.
   void ask_others(int64_t update) {
     for (int32_t asker = 0; ranks_ > 1 && asker < ranks_; asker += 2) {
       const int32_t answerer = random_answerer(ranks_, work_.seed, update, asker);

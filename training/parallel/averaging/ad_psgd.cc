@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kUpdateTag = 0;
 constexpr int kRowTag = 1;
-constexpr int64_t kEnd = -1;  // sent instead of an update to end the thread
+constexpr int64_t kEnd = -1;  // sent instead of an update's number to end the thread
 constexpr std::chrono::nanoseconds kForever{0};
 
 ConstBuffer sent(std::span<const float> row) { return {row.data(), row.size(), DType::f32}; }
@@ -78,7 +78,7 @@ void AdPsgd::begin_stretch(int64_t steps) {
   turned_.notify_all();
 }
 
-// All averages are complete once each rank has done its updates.
+// All averages are complete once each rank has applied its updates, so a barrier suffices.
 void AdPsgd::finish_values() {
   if (!std::exchange(in_stretch_, false)) return;
   throw_failure();
@@ -128,8 +128,8 @@ void AdPsgd::exchange(int64_t update) {
   observe_span("average of values", 0, from);
 }
 
-// Adds this rank's update, which was computed from the values before other ranks averaged with
-// them.
+// Adds this rank's update to its values. Other ranks may have averaged with these values since the
+// update's gradients were computed.
 void AdPsgd::take_update() {
   std::ranges::transform(row(0), row(2), row(0).begin(), std::plus<>());
   std::ranges::copy(row(0), row(1).begin());
@@ -148,7 +148,7 @@ void AdPsgd::ask(int64_t update) {
   count_sent(row(0).size_bytes());
 }
 
-// Answers requests until the run ends (the thread of an odd rank).
+// Answers requests until the run ends. Runs in a separate thread of an odd rank.
 void AdPsgd::answer_all() {
   try {
     for (;;) {

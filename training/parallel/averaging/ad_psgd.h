@@ -8,10 +8,10 @@
 //
 // Even ranks request averages. Odd ranks answer the requests in a separate thread, so that no two
 // ranks wait for each other. Averaging preserves the sum of both ranks' values, and therefore the
-// mean of all values.
-// When ranks meet to exchange losses, all averages are complete.
+// mean of all values. At the end of a stretch of steps, when ranks exchange losses, all averages
+// are complete.
 //
-// A replay preserves the order of an odd rank's own updates and of the requests that it answered
+// A replay preserves the order in which an odd rank applied its own updates and answered requests
 // (replay/update_order.h).
 //
 // Lian, Zhang, Zhang, Liu: Asynchronous decentralized parallel stochastic gradient descent, ICML
@@ -78,7 +78,7 @@ class AdPsgd : public Averaging {
   std::exception_ptr failure_;             // exception of the answering thread
   bool ends_ = false;
 
-  // Declared after the memory of messages in flight: the communicators are destroyed first.
+  // Declared after the memory of messages in flight, so that the communicators are destroyed first.
   Communicator requests_;
   Communicator replies_;
   std::thread thread_;

@@ -1,6 +1,6 @@
 // Base class of synchronizers with values that differ between ranks: each rank updates its values
-// by its own gradients, and now and then averages them with all other ranks (local_sgd.h, diloco.h,
-// easgd.h, federated.h), or with some of them (gossip.h, push_sum.h, ad_psgd.h).
+// by its own gradients, and from time to time averages them with all other ranks (local_sgd.h,
+// diloco.h, easgd.h, federated.h), or with some of them (gossip.h, push_sum.h, ad_psgd.h).
 #pragma once
 
 #include <chrono>
@@ -33,7 +33,8 @@ class Averaging : public Synchronizer {
   // Visits the number of updates so far.
   void visit_state(StateVisitor& visitor) override;
   // Returns false if the state that was read was saved by another kind of synchronizer, or by a job
-  // that divided its workers differently. All ranks then start from the mean of the values.
+  // whose workers had another number of pipeline stages or tensor-parallel ranks. All ranks then
+  // start from the mean of the values.
   bool takes_own_values() const override { return same_way_; }
 
   int64_t bytes() const override;

@@ -1,5 +1,5 @@
-// Base class of ways of averaging with a centre: a row of f32 values that is equal on all ranks,
-// relative to which each rank's progress is measured.
+// Base class of synchronizers that have a centre: a row of f32 values that is equal on all ranks.
+// Each rank's progress is the difference between its own values and the centre.
 #pragma once
 
 #include <cstdint>

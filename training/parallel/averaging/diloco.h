@@ -1,7 +1,7 @@
-// DiLoCo: each rank makes H updates of its own. The outer values are those from which all ranks
-// started. The mean over ranks of the differences between outer and own values serves as the
-// gradient of an outer optimizer, SGD with Nesterov momentum. All ranks continue from the new outer
-// values.
+// DiLoCo: each rank makes H updates by its own gradients. The outer values are the values from
+// which all ranks started these updates. The mean over ranks of the differences between outer and
+// own values serves as the gradient of an outer optimizer, SGD with Nesterov momentum. All ranks
+// continue from the new outer values.
 //
 //   delta = outer values - own values      mean over ranks
 //   momentum = m momentum + delta;  outer values -= rate (delta + m momentum)

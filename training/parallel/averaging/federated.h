@@ -4,14 +4,15 @@
 // weight in the mean is the number of targets that it processed in the round.
 //
 //   client 0   x | update ... update | 30 targets
-//   client 1   x | update ... update | not selected    x = 3/4 (client 0's) + 1/4 (client 2's)
+//   client 1   x | update ... update | not selected    x = 3/4 (values of 0) + 1/4 (values of 2)
 //   client 2   x | update ... update | 10 targets
 //
 // A given fraction of the clients, at least one, is selected at random with the run's seed. The
 // other clients train too, but their values of the round are discarded. The global values are the
 // model that is validated and saved.
 //
-//   fedavg    the round as described. With K = 1 and SGD it equals summed gradients, up to rounding
+//   fedavg    the round as described. With K = 1, fraction 1 and SGD, it equals summed gradients,
+//             up to rounding
 //   fedprox   mu (own values - x) is added to each gradient
 //   fedadam   the mean d of (own values - x) is the gradient for Adam without bias correction:
 //             m = 0.9 m + 0.1 d;  v = 0.99 v + 0.01 d^2;  x += rate m / (sqrt(v) + tau)

@@ -1,6 +1,5 @@
 // Decentralized SGD: after each update a rank averages its values with those of a few other ranks.
-// The weights of the averages sum to 1 over the senders to each rank and over the receivers from
-// each rank. Averaging therefore preserves the mean of all values.
+// The matrix of weights is doubly stochastic, so averaging preserves the mean of all values.
 //
 // A rank's new values, for each graph:
 //   ring      1/3 of its own values + 1/3 of each neighbour's values

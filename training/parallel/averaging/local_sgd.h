@@ -27,8 +27,9 @@ class LocalSgd : public Averaging {
 
   void finish_gradients() override;
   void visit_state(StateVisitor& visitor) override;
-  // Returns false while gradients are averaged: values are then equal on all ranks, so those of a
-  // loaded state must be equal, too.
+  // While gradients are averaged, values must be equal on all ranks. A loaded state has equal
+  // values if its run averaged gradients, too; otherwise this returns false, so that all ranks take
+  // the mean.
   bool takes_own_values() const override {
     const bool were_same = updates() < read_local_after_;
     return Averaging::takes_own_values() && (updates() >= options().local_after || were_same);

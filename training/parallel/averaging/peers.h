@@ -13,7 +13,8 @@ namespace tutti::training {
 // each exchange, so that after log2(ranks) exchanges (rounded up) each value has reached all ranks;
 // it then starts again at 1 (Assran et al. 2019, section 3).
 std::vector<int> exponential_targets(int ranks, int64_t exchange);
-// Returns a random receiver for each rank: some ranks receive from several ranks, some from none.
+// Returns a random receiver for each rank, so that a rank may receive from none, one or several
+// ranks.
 std::vector<int> random_targets(int ranks, uint64_t seed, int64_t exchange);
 // Returns the partner of each rank in a random pairing. If the number of ranks is odd, the rank
 // that is left over is its own partner.

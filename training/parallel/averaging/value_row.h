@@ -1,4 +1,5 @@
-// All values that a rank updates, as one row of f32, which can be sent whole and divided anywhere.
+// All values that a rank updates, as one row of f32 that can be sent as a whole or divided at any
+// element.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Sends gradients in a block format (base/block_format.h), with error feedback.
 //
-// Each rank owns a part of a bucket, cut at blocks. With 2 ranks:
+// Each rank owns a part of a bucket, which consists of whole blocks. With 2 ranks:
 //
 //   rank 0   M = gradient + error   | encode 0 | encode 1 |  all-to-all    sum of decoded parts 0
 //   rank 1   M = gradient + error   | encode 0 | encode 1 |   start()      sum of decoded parts 1

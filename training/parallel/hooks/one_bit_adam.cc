@@ -60,7 +60,7 @@ void OneBitAdam::finish(int bucket, Tensor gradients) {
         is_masked(momentum[i]) ? 0 : (new_moments[i] - beta1_ * momentum[i]) / (1 - beta1_);
   }
   convert(f32_row(at.sent), gradients);
-  convert(gradients, f32_row(at.sent));  // the values as the optimizer gets them, rounded
+  convert(gradients, f32_row(at.sent));  // the rounded values that the optimizer gets
   std::vector<float>& errors = signs_.errors(bucket);
   for (size_t i = 0; i < at.sent.size(); ++i) {
     if (is_masked(momentum[i])) {

@@ -7,8 +7,8 @@
 //              from which it computes m'
 //
 // A value that had no gradients in the warm-up is not updated: Adam would divide by the root of the
-// value's second moment, which is 0. The part of m' that the optimizer's type cannot represent is
-// added to the error feedback.
+// value's second moment, which is 0. The part of m' that is lost when g is rounded to the
+// gradients' type is added to the error feedback.
 //
 // Sums are linear in gradients only if every step multiplies gradients by the same factor. Clipping
 // must therefore be off after the warm-up.
@@ -57,7 +57,7 @@ class OneBitAdam : public CommunicationHook {
   PlainSums sums_;
   BlockCompression signs_;
   std::vector<BucketState> buckets_;
-  bool corrects_ = false;  // true if this rank keeps the errors that are the same on all ranks
+  bool corrects_ = false;  // true on the rank that keeps the errors common to all ranks
 };
 
 }  // namespace tutti::training

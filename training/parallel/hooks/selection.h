@@ -43,7 +43,8 @@ class Selection : public CommunicationHook {
   int64_t payload_bytes(int bucket, Tensor gradients) const override;
 
  private:
-  // A run of consecutive elements of the bucket, and their offset in packed memory.
+  // `count` consecutive elements: at offset `from` of the bucket, and at offset `to` of packed
+  // memory.
   struct Run {
     int64_t from = 0;
     int64_t to = 0;

@@ -1,8 +1,8 @@
 // Sends weight gradients of dense layers as their factors (parallel/factor_layers.h): ranks gather
-// each other's rows, and each rank multiplies all of them in the order of ranks.
+// the rows of all ranks, and each rank multiplies all rows, in the order of ranks.
 //
 //   backward    | keeps the rows of each micro-batch (modules/factor_rows.h)
-//   start()     | ranks exchange their numbers of rows, which may differ, or be 0
+//   start()     | ranks exchange their numbers of rows, which may differ or be 0
 //   proceed()   | ranks gather the rows
 //   finish()    | each rank computes dY^T X of all rows
 //
@@ -50,7 +50,7 @@ class SufficientFactors : public CommunicationHook {
     int64_t own_rows = 0;              // number of this rank's rows, which it sends to all
     std::vector<int64_t> counts = {};  // number of rows of each rank
     Work counting = {};
-    bool gathers = false;  // true once the counts are known
+    bool gathers = false;  // true once the gather of the rows has started
     Work gather = {};
     int64_t rows = 0;  // number of rows of all ranks
     Memory<std::byte> memory = nullptr;

@@ -20,7 +20,7 @@
 
 namespace tutti::training {
 
-// The hook. Errors are handled as in BlockCompression.
+// The hook. Checkpoints and non-finite values are handled as in BlockCompression.
 class TopK : public CommunicationHook {
  public:
   // Creates a hook that sends the given fraction of each bucket's elements, but at least one.

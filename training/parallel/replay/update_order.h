@@ -1,5 +1,6 @@
-// The order in which servers, or neighbours, applied updates. It is recorded during training, and
-// enforced when the run is repeated (`--record FILE`, `--replay FILE`).
+// The order in which parameter servers, or the odd ranks of `adpsgd`, applied updates. It is
+// recorded during training, and enforced when the run is repeated (`--record FILE`, `--replay
+// FILE`).
 //
 // A stretch is the steps between two exchanges among all ranks. The file has one line of JSON for
 // each stretch:
@@ -61,8 +62,9 @@ class RecordedOrder {
   RecordedOrder(const std::string& text, std::string name);
   // Returns the stretch that begins with step `first`, or null if there is none.
   const StretchOrder* from(int64_t first) const;
-  // Returns the stretch like `wanted`. Throws Error(invalid_argument) unless there is one with the
-  // same first and last step, way, and numbers of workers and servers.
+  // Returns the stretch that begins with the step `wanted.first`. Throws Error(invalid_argument) if
+  // there is none, or if its last step, way, run (if known) or numbers of workers and servers
+  // differ from those of `wanted`.
   const StretchOrder& at(const StretchOrder& wanted) const;
 
  private:

@@ -36,7 +36,7 @@ class ParameterServer : public Synchronizer {
     std::span<const double> rates;  // learning rates, by step
     // Computes this rank's gradients for a part of a step's samples; `step` (in the stretch) and
     // `part` are counted from 0. Returns the factor by which servers multiply the gradients, or
-    // nothing if the part had no targets.
+    // nothing if the part had no targets; `ps` and `ssp` ignore the result.
     std::function<std::optional<double>(int64_t step, int part)> compute;
     UpdateShard update;
     bool own_writes = false;  // see Worker::begin_stretch()

@@ -42,7 +42,8 @@ Tensor Server::row(int worker, int64_t clock) const {
   const int64_t elements = storage_.owned_elements();
   const DType type = storage_.gradient_type();
   const auto rows = static_cast<int64_t>(rows_of_a_worker());
-  // async needs only one place, because a worker sends its next gradients only after the update.
+  // async uses only one row per worker, because a worker sends its next gradients only after the
+  // update.
   const int64_t place = options_.kind == SyncKind::async ? 0 : clock % rows;
   const auto index = static_cast<size_t>(worker * rows + place);
   return tensor_at(rows_.get() + index * static_cast<size_t>(elements) * size_of(type), type, 1,
@@ -63,7 +64,7 @@ void Server::begin(int64_t steps) {
   steps_ = steps;
   version_ = 0;
   values_version_ = -1;
-  next_part_ = workers();  // the first parts are assigned by rank, so this is the next one
+  next_part_ = workers();  // worker r begins with part r
   order_.clear();
   arrived_.clear();
   counts_.assign(rows_of_a_worker(), 0);

@@ -1,13 +1,14 @@
 // A server owns the masters and the optimizer state of its shard, updates them by the workers'
 // gradients, and sends the values to the workers.
 //
-//   ps, ssp:B   The gradients of a clock are summed once all workers have sent theirs, in the order
+//   ps, ssp:B   The gradients of a clock are summed once all workers have sent them, in the order
 //               of deterministic mode, and are one update: version v contains clocks 0 to v-1. A
 //               worker that has sent clock c continues once version c + 1 - B exists; `ps` has B=0.
 //   async       Each worker's gradients are a separate update, applied on arrival.
 //
-// Rows of gradients stay in their receive buffers until their update. A worker sends a clock once
-// clock - B - 1 is in the values, so it has B + 1 rows:
+// Rows of gradients stay in their receive buffers until their update. A worker sends the gradients
+// of clock c only after those of clock c - B - 1 were applied, so the server has B + 1 rows for
+// each worker:
 //
 //   worker 0   | clock 3 | clock 4 | clock 5 |      B = 2, version 3. The gradients of clock 3 are
 //   worker 1   | clock 3 |         |         |      complete, so the server now updates by them.
@@ -51,7 +52,7 @@ class Server {
   // Creates a server. Workers send to servers on `pushes`, and servers send to workers on
   // `answers`. Both communicators have the ranks of the storage. The storage must outlive the
   // server. The communicators must be valid while the server is used, and be destroyed before it,
-  // because only that ends messages that are in flight after an error.
+  // because their destruction ends messages that are still in flight after an error.
   Server(Communicator& pushes, Communicator& answers, ParameterStorage& storage,
          const SyncOptions& options);
 

@@ -92,7 +92,8 @@ void Worker::send(const Push& push) {
   for (Work& work : works) work.wait();
 }
 
-// Each server's part of the values contains its updates of clocks 0 to version - 1.
+// A server's values contain the updates of clocks 0 to version - 1, so own gradients of later
+// clocks are subtracted here.
 void Worker::write_own() {
   const auto& buckets = storage_.layout().buckets;
   for (int server = 0; server < roles_.servers(); ++server) {

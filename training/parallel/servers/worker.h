@@ -19,7 +19,7 @@ struct Staleness {
   int64_t pushes = 0;
   int64_t largest = 0;
   int64_t sum = 0;
-  int64_t answers = 0;  // number of answers with a staleness
+  int64_t answers = 0;  // number of answers counted in `sum`
   double mean() const {
     return answers == 0 ? 0 : static_cast<double>(sum) / static_cast<double>(answers);
   }
@@ -32,13 +32,13 @@ class Worker {
   Worker(Communicator& pushes, Communicator& answers, ParameterStorage& storage,
          const SyncOptions& options);
 
-  // Starts a stretch. With `own_writes` (ssp) this worker's values include its own gradients at
-  // once.
+  // Starts a stretch. If `own_writes` is true (ssp), this worker applies its own gradients to its
+  // values at once, before the servers' values contain them.
   void begin_stretch(int64_t steps, bool own_writes);
   // Sends the storage's gradients and blocks until all servers have answered. If `push.pulls` is
-  // set, the storage then has the servers' values. With own writes, this worker's gradients of each
-  // clock that a server's values do not contain yet, times the clock's `rate`, are subtracted from
-  // these values. Returns the part to compute next (async).
+  // set, the storage then has the servers' values. With own writes, then subtracts from a server's
+  // values this worker's own gradients, times their clock's `rate`, for each clock that these
+  // values do not contain yet. Returns the part to compute next (async).
   int64_t exchange(const Push& push, double rate);
 
   std::chrono::nanoseconds waited() const { return waited_; }

@@ -159,7 +159,8 @@ class LocalSearch {
     }
   }
 
-  // Batch norms use the statistics of a micro-batch, so its size belongs to the model.
+  // Returns the sizes to try; for models of images only the model's default, because batch norms
+  // use the statistics of a micro-batch, so that its size changes the results.
   std::vector<int64_t> micro_batches(int data) const {
     const ModelTraits& traits = kind_of(run_.model).traits;
     if (run_.is_given("training.micro_batch")) {

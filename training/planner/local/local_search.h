@@ -16,8 +16,8 @@ struct LocalQuestion {
   RunOptions run;
   int ranks = 1;
   double memory = 0;  // limit per rank, in bytes; 0: an equal share of this host's free memory
-  // Called before layout `number`, counted from 0, of `of` layouts is predicted. If empty, no
-  // progress is reported.
+  // Called before each prediction of a layout. `number`: index of the layout, counted from 0; `of`:
+  // number of layouts. If empty, no progress is reported.
   std::function<void(size_t number, size_t of)> progress;
 };
 

@@ -79,7 +79,7 @@ class LocalPricing {
 
  private:
   int stages() const { return place_.size(Axis::pipeline); }
-  // Returns the number of ranks that take turns: all ranks divided by the ranks that compute at
+  // Returns how many ranks take turns in one place: all ranks divided by the ranks that compute at
   // once.
   double turns() const { return count(ranks_) / at_once_; }
   // Returns the number of processors for a group of `ranks` ranks while all `of` ranks communicate
@@ -87,7 +87,8 @@ class LocalPricing {
   double share_of(int ranks, int of) const { return count(prices_.processors()) * ranks / of; }
 
   double seconds_of(const UnsentMessage& message, int ranks) {
-    // Ranks of other stages compute meanwhile, in turns that price_passes() counts.
+    // The ranks of one stage share all processors here, because price_passes() counts the turns of
+    // the other stages.
     const double processors = share_of(ranks, ranks_ / stages());
     const double whole = message.bytes * ranks / (ranks - 1);
     const std::string_view call = message.call;
@@ -286,10 +287,11 @@ class LocalPricing {
     // The prediction ignores compression of gradients.
     time.sums /= count(std::max<int64_t>(1, replica_.sync.every));
     if (replica_.sync.secure_sums) time.sums *= sizeof(uint64_t) / sizeof(float);
-    // The ranks send one message of all values, or one to each neighbour in the ring.
+    // With gossip a rank sends one message of all values per update; in a ring, one to each
+    // neighbour.
     const SyncOptions& sync = replica_.sync;
     const bool to_peers = sync.kind == SyncKind::gossip && sync.graph != GossipGraph::complete;
-    // true if a rank asks and gets an answer
+    // async gossip: a rank sends its values to a peer, which answers with its own
     const bool asks = sync.kind == SyncKind::async_gossip;
     if (group > 1 && (to_peers || asks || sync.kind == SyncKind::push_sum)) {
       const int messages = asks || (sync.graph == GossipGraph::ring && group > 2) ? 2 : 1;

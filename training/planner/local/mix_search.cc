@@ -60,9 +60,9 @@ void check_can_mix(const RunOptions& run) {
               {.where = "--mix", .remedy = "use --tp with more than 1 rank"});
 }
 
-// Returns the seconds of each layer on its busiest rank: the last tensor-parallel rank, which has
-// the largest share, or, if images are cut into strips, the rank before it, whose strip has
-// neighbours on both sides.
+// Returns the seconds of each layer on its busiest rank. Measures the last tensor-parallel rank,
+// which has the largest share and, if images are cut into strips, also the rank before it, whose
+// strip has neighbours on both sides.
 std::vector<double> seconds_of(const RunOptions& settled, int ranks, const UnitProfiles& profiles,
                                HostPrices& prices) {
   const MeshPlace first = mesh_place(settled.mesh, ranks);

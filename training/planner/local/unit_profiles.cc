@@ -78,7 +78,8 @@ const Profile& UnitProfiles::of(const RunOptions& settled, const MeshPlace& plac
   return known_.emplace(key, extended(two, four, samples)).first->second;
 }
 
-// Measures on several ranks, which compute the same units at about the same time.
+// Measures on several simulated ranks, which compute the same units at about the same time, and
+// takes the mean of their times.
 Profile UnitProfiles::measured(const RunOptions& settled, const MeshPlace& place, int64_t samples,
                                int runs) const {
   std::vector<std::optional<Profile>> each(static_cast<size_t>(at_once_));

@@ -207,8 +207,8 @@ std::vector<double> Router::global_counts() const {
   return counts;
 }
 
-// Computes the factors. They make the loss the mean, over the batch's samples, of the sum over a
-// sample's tokens.
+// With these factors a sample's loss is the sum of factor * score over its tokens and experts, and
+// the batch's loss is the mean of its samples' losses.
 std::vector<double> Router::balance_terms(const std::vector<double>& counts) const {
   const double choices = std::accumulate(counts.begin(), counts.end(), 0.0);
   std::vector<double> terms = counts;

@@ -76,7 +76,7 @@ struct MeshPlace {
 
   int size(Axis axis) const { return sizes[static_cast<size_t>(axis)]; }
   int place(Axis axis) const { return places[static_cast<size_t>(axis)]; }
-  // Returns the place that rank `rank` has in the same mesh.
+  // Returns the MeshPlace of rank `rank` of the same mesh.
   MeshPlace of_rank(int rank) const {
     MeshPlace other = *this;
     for (size_t axis = 0; axis < sizes.size(); ++axis) {

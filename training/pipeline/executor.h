@@ -45,7 +45,8 @@ class Executor {
  public:
   // Creates an executor; `boundary` connects it to the other ranks of the pipeline.
   explicit Executor(Boundary boundary);
-  // Waits for messages in flight; after an error, aborts the pipeline first.
+  // If messages are still in flight, because run() has thrown an error, aborts the pipeline. Does
+  // not block.
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;

@@ -99,7 +99,8 @@ void settle_last_rate(RunOptions& options) {
   options.min_rate.reset();
 }
 
-// Freezes the second moment when the warm-up ends.
+// Checks the options of 1-bit Adam, and sets the optimizer to freeze the second moment when the
+// warm-up ends.
 void settle_one_bit_adam(RunOptions& options) {
   TrainOptions& training = options.training;
   const std::string name = training.optimizer.at("name");
@@ -167,7 +168,7 @@ void check_is_pipeline_schedule(const std::string& schedule) {
                .remedy = cat("use --lr-schedule ", schedule)});
 }
 
-// Checks the pipeline before ranks exist.
+// Settles the pipeline's options, and checks them without communication.
 void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
   ReplicaOptions& replica = options.training.replica;
   PipelineOptions& pipeline = replica.pipeline;
@@ -217,7 +218,7 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
                  plans.flushed() ? 1 : 2);
 }
 
-// Settles the start of the run: new, or continued from another run.
+// Settles how the run starts: as a new run, or resumed from a checkpoint.
 void settle_start(RunOptions& options) {
   TrainOptions& training = options.training;
   training.resume = !options.resume.empty();
@@ -307,10 +308,10 @@ void check_gemm_format(const RunOptions& options) {
                .remedy = "remove the option, or use gpt2 or a model of the llama family"});
 }
 
-constexpr int64_t kSlices = 8;  // default, which 1, 2, 4 and 8 tensor-parallel ranks can divide
+constexpr int64_t kSlices = 8;  // default for 1, 2, 4 and 8 tensor-parallel ranks
 
-// Settles the slices, which are the leaves of a binary tree; each tensor-parallel rank has a branch
-// of it.
+// Settles the number of slices. They are the leaves of a binary tree, of which each tensor-parallel
+// rank has a branch. The default for 3 ranks is 24, for 16 ranks 16.
 void settle_slices(RunOptions& options) {
   std::optional<int64_t>& slices = options.training.cut_slices;
   const int64_t ranks = options.mesh.tensor;
@@ -331,8 +332,8 @@ void settle_slices(RunOptions& options) {
 
 // In deterministic mode, makes context ranks compute as tensor-parallel ranks that share rows.
 // Tokens are divided between layers and gathered inside them, and each rank has a branch of every
-// sum's tree, whose bits do not depend on the number of ranks. If the model cannot be divided that
-// way, context ranks divide tokens nevertheless.
+// sum's tree, whose bits do not depend on the number of ranks. If the model or the optimizer cannot
+// be divided that way, context ranks divide tokens as outside of deterministic mode.
 void settle_context(RunOptions& options, int ranks) {
   if (options.mesh.context == 1 || !settings().get_bool("TUTTI_DETERMINISTIC")) return;
   if (takes_mix(options)) return;

@@ -31,7 +31,7 @@ struct SurvivalOptions {
 // The deaths after which a session continues the run.
 struct Continuation {
   std::vector<int> lost_ranks;  // ranks in the job that were lost since the last session, ascending
-  uint64_t last_step = 0;       // last step that was completed before they were lost
+  uint64_t last_step = 0;       // last step that was completed before these ranks were lost
 };
 
 // Function that each training rank runs with its session. `after`: null in the run's first session.

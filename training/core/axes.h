@@ -64,7 +64,8 @@ struct GridShape {
   bool operator==(const GridShape&) const = default;
 };
 
-// Number of ranks of a mesh along each axis, and this rank's place there. The default is one rank.
+// Number of ranks of a mesh along each axis, and this rank's index along each axis. The default is
+// a mesh of one rank.
 struct MeshPlace {
   std::array<int, kAxes> sizes = {1, 1, 1, 1, 1, 1};
   std::array<int, kAxes> places = {};

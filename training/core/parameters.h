@@ -77,9 +77,9 @@ struct Parameter {
   }
 };
 
-// A later unit's use of a parameter (tied embeddings). Its gradient may have its own memory, so
-// that the gradients of the two uses are summed separately, on one rank or on two stages of a
-// pipeline.
+// A later unit's use of a parameter (tied embeddings). The gradient of this use may have its own
+// memory, so that the gradients of the two uses are summed separately, on one rank or on two stages
+// of a pipeline.
 struct SharedUse {
   int parameter = 0;
   int unit = 0;

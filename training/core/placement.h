@@ -115,8 +115,9 @@ struct SoleOwner {
 // it.
 struct Placement {
   std::vector<Cut> cuts = {};
-  // Additional axes over which the gradient is summed, because each rank along them computes a part
-  // of it. Along all other axes, except those of the batch, all ranks compute the same gradient.
+  // Additional axes over which the gradient is summed, because each rank along these axes computes
+  // a term of the gradient. Along all other axes, except the batch axes, all ranks compute the same
+  // gradient.
   AxisSet partial = {};
   // Owner of an expert's parameter. The owner computes with the rows of all ranks along owner.axes.
   SoleOwner owner = {};

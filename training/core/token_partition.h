@@ -1,9 +1,9 @@
 // Divides a micro-batch's tokens over the ranks of the context axis. Determines the tokens of each
 // rank, and the keys of other ranks to which each rank's queries attend.
 //
-// Ranks get equal numbers of tokens and equal areas of the attention mask, if possible to within
-// 2%. The area of a query is the number of keys to which it attends. One causal sample is cut into
-// 2p pieces, of which rank i of p gets pieces i and 2p - 1 - i ("zigzag"):
+// Ranks get equal numbers of tokens and equal areas of the attention mask, with deviations of at
+// most 2% if possible. The area of a query is the number of keys to which it attends. One causal
+// sample is cut into 2p pieces, of which rank i of p gets pieces i and 2p - 1 - i ("zigzag"):
 //
 //   keys ->      queries of rank
 //   #            0

@@ -36,7 +36,8 @@ struct LlamaConfig {
   int64_t hidden = 0;
   int64_t context = 128;
   int64_t max_context = 0;  // maximum context that the model supports; 0: `context`
-  // number of tokens to which a token attends: itself and the tokens just before it; 0: all
+  // number of tokens to which a token attends: itself and the tokens just before it; 0: itself and
+  // all tokens before it
   int64_t window = 0;
   int64_t vocabulary = 256;
   double norm_epsilon = 1e-5;

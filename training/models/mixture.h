@@ -66,7 +66,7 @@ class Mixture {
           const std::shared_ptr<ExpertLoad>& load);
 
   // Allocates memory that is kept for backward, for `rows` rows of the input: the router's arrays,
-  // and the tensor `before`, which it returns.
+  // and the tensor that project() writes (`before`), which take() returns.
   Tensor take(Pass& pass, DType type, int64_t rows, Saved& saved) const;
   // exchanges() returns true with expert parallelism. The number of received rows then depends on
   // the input, so receive() routes the input and allocates memory that is kept for backward. The

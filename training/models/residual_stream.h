@@ -1,7 +1,7 @@
-// The residual stream: the tensor that a decoder's units pass on and add to, rows of tokens x
-// width. Over tensor-parallel ranks, the stream is replicated or, with sequence parallelism,
-// sharded by rows (Korthikanti et al.: Reducing activation recomputation in large transformer
-// models, 2022):
+// The residual stream: a tensor with one row of `width` values for each token, to which each layer
+// of a decoder adds its output. Over tensor-parallel ranks, the stream is replicated or, with
+// sequence parallelism, sharded by rows (Korthikanti et al.: Reducing activation recomputation in
+// large transformer models, 2022):
 //
 //   replicated:  x ----------> [layer's part] --all-reduce-----> x'
 //   rows:        x_r -gather-> [layer's part] --reduce-scatter-> x'_r     normalization and dropout

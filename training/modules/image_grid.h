@@ -67,8 +67,8 @@ struct HaloPiece {
   Rectangle where;
 };
 
-// The windows of a layer over divided images, for one rank, which computes the outputs in its own
-// tile of the output image.
+// One rank's windows of a layer over divided images. The rank computes the outputs in its own tile
+// of the output image.
 struct TiledWindows {
   ImageShape input;  // shape of the whole input image
   Window window;

@@ -25,7 +25,9 @@ struct SelfAttentionOptions {
   int64_t heads = 1;
   int64_t key_heads = 0;  // number of key heads; 0: as many as query heads
   int64_t head_size = 0;  // values per head; 0: width / heads
-  int64_t window = 0;     // number of keys to which a query attends, ending with its own; 0: all
+  // Number of keys to which a query attends: its own and those just before it. 0: its own and all
+  // keys before it.
+  int64_t window = 0;
   bool bias = true;
   // true if the output layer has a bias; nullopt: same as `bias`
   std::optional<bool> output_bias = {};

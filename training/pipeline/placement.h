@@ -45,8 +45,8 @@ std::vector<int64_t> passes_by_unit(const Plan& plan, const Placement& placement
 // Returns the estimated cost of each unit: the number of elements of its matrices on this rank, or
 // 0 for units such as an embedding, whose backward_needs_nothing().
 std::vector<double> estimated_costs(Model& model);
-// Returns the first unit of each chunk such that estimated costs are balanced (partition.h). Throws
-// as balanced_cut() does.
+// Returns the first unit of each chunk, for chunks of balanced estimated costs: calls
+// balanced_cut() of partition.h and throws as it does.
 std::vector<int> estimated_cut(Model& model, int chunks);
 
 }  // namespace tutti::training::pipeline

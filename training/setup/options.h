@@ -44,7 +44,7 @@ struct RunOptions {
   bool overlaps_sums = true;
   ContextKind context_kind = ContextKind::automatic;
   bool partition_activations = false;
-  int64_t loss_chunk = 0;  // rows of logits computed at a time; 0: all tokens of a micro-batch
+  int64_t loss_chunk = 0;  // number of tokens whose logits are computed at a time; 0: all tokens
   double bucket_mib = 4;
   std::string resume;  // a step to resume, kNewestStep or kNewestStepOrNone; empty: a new run
   // computing threads per rank; none: the rank's share of its host's processors

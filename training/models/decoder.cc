@@ -35,7 +35,7 @@ void require_even_heads(int64_t heads, int64_t ranks) {
       {.where = "--tp", .remedy = cat("the nearest number of ranks is ", nearest)});
 }
 
-// Throws unless there is at least one item per rank. For items that ranks may share unevenly.
+// Throws unless there is at least one item per rank. Ranks may get unequal numbers of the items.
 void require_one_each(int64_t count, const char* what, int64_t ranks) {
   if (count >= ranks) return;
   throw Error(ErrorCode::invalid_argument,

@@ -58,8 +58,8 @@ struct LinearOptions {
   // True: computes products in the activations' type, ignoring Pass::gemm_format; for routers and
   // output layers.
   bool keeps_precision = false;
-  // The rank that alone has the parameters, if there is one. If this owner is one of the
-  // tensor-parallel ranks, nothing is sharded.
+  // The rank that alone has the parameters, if there is one. If owner.axes contains the tensor
+  // axis, nothing is sharded.
   SoleOwner owner = {};
 };
 

@@ -97,8 +97,8 @@ class ModelStage : public StageWork {
   std::optional<int> broken_unit_;
 };
 
-// Makes progress on a pipeline's messages in the calls between units, and forwards these calls to
-// `inner`.
+// Forwards all calls to `inner`, and makes progress on a pipeline's messages after the forward and
+// after the backward of each unit.
 class PollingHooks : public UnitHooks {
  public:
   // Creates the hooks; `inner` and `executor` must outlive them.

@@ -20,7 +20,8 @@ struct Placement {
   // The parameters of this rank that an earlier chunk on another rank also has. The other rank
   // counts them in norms and checkpoints.
   std::vector<int> copies;
-  // A parameter whose gradient is the sum of the parts of this rank and another pipeline rank.
+  // A parameter whose gradient is the sum of a term of this rank and a term of another pipeline
+  // rank.
   struct Joined {
     int parameter = 0;
     int peer = 0;

@@ -84,7 +84,7 @@ class ModelRunner {
   // The functions below run the whole model, one micro-batch at a time.
 
   // Runs forward and backward, which adds d(scaled losses)/dParameter to the gradients. Runs
-  // backward even if a loss is not finite, because its gradients inform the other ranks.
+  // backward even if a loss is not finite, because other ranks then see non-finite gradients.
   PassResult train(const MicroBatch& batch, const LossScales& scales, UnitHooks& hooks);
   PassResult evaluate(const MicroBatch& batch, UnitHooks& hooks);
   // Returns the logits of all positions, valid until the next call.

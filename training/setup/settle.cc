@@ -33,7 +33,8 @@ void in_range(const char* option, double value, double least, double most) {
               {.remedy = cat("use a number from ", least, " to ", most)});
 }
 
-// Returns true if ranks wait for each other inside each micro-batch.
+// Returns true if ranks wait for each other inside each micro-batch (synchronized batch
+// normalization).
 bool synchronizes(const Json& model) { return model.value("sync_bn", false); }
 
 // Settles the run's size: steps, samples, micro-batches.
@@ -175,7 +176,8 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
   const pipeline::ScheduleKind& kind = pipeline::schedule_named(pipeline.schedule);
   const int stages = options.mesh.pipeline;
   pipeline.schedule = kind.name;
-  // The default is two chunks per rank, if the model has enough units.
+  // The default is two chunks per rank if the schedule supports several and the model has enough
+  // units, otherwise one.
   const bool has_two = kind.has_virtual_stages && std::ssize(model.units()) >= 2 * stages;
   if (!options.is_given("parallel.virtual")) pipeline.virtual_stages = has_two ? 2 : 1;
   pipeline::Plans plans(pipeline.schedule, stages, pipeline.virtual_stages);
@@ -267,7 +269,7 @@ void check_tensor_ranks(const RunOptions& options, Model& model) {
       {.where = "--tp", .remedy = "remove the option, or use gpt2, llama, perceptron or convnet"});
 }
 
-// Throws for models whose samples context ranks cannot divide.
+// Throws if there are several context ranks, over which the model's samples cannot be divided.
 void check_context_ranks(const RunOptions& options, const Model& model) {
   if (options.mesh.context == 1 || model.takes_parts_of_samples()) return;
   throw Error(ErrorCode::unsupported,
@@ -275,7 +277,7 @@ void check_context_ranks(const RunOptions& options, const Model& model) {
               {.where = "--cp", .remedy = "remove the option, or use gpt2 or llama"});
 }
 
-// Throws for models whose images a grid of ranks cannot divide.
+// Throws if there are several spatial ranks, over which the model's images cannot be divided.
 void check_spatial_ranks(const RunOptions& options, const Model& model) {
   if (options.mesh.spatial.ranks() == 1 || model.takes_tiles()) return;
   throw Error(ErrorCode::unsupported,
@@ -283,7 +285,8 @@ void check_spatial_ranks(const RunOptions& options, const Model& model) {
               {.where = "--spatial", .remedy = "remove the option, or use resnet or unet"});
 }
 
-// Throws for models whose experts expert-parallel ranks cannot divide.
+// Throws if there are several expert-parallel ranks, and the model has no experts or gradients are
+// compressed.
 void check_expert_ranks(const RunOptions& options, Model& model) {
   if (options.mesh.expert == 1) return;
   if (model.expert_load() == nullptr) {

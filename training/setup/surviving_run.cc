@@ -43,7 +43,7 @@ constexpr std::chrono::hours kForever{24 * 365 * 10};
 // Maximum number of consecutive agreements without a loss of ranks and without a new session.
 constexpr int kMostVainTries = 3;
 
-// Returns true if the job may have lost a rank, false if the error is of the run itself.
+// Returns true if the loss of a rank may have caused the error, false if the run itself caused it.
 bool may_be_a_death(const Error& error) {
   return error.code() == ErrorCode::rank_died || error.code() == ErrorCode::connection_lost ||
          error.code() == ErrorCode::aborted;

@@ -22,7 +22,7 @@ struct ConvnetConfig {
   std::vector<int64_t> filters = {16, 32};  // channels of each convolution
   std::vector<int64_t> strides = {};        // stride of each convolution; empty: 2 for each
   int64_t kernel = 3;  // height and width of windows; images are padded by kernel / 2
-  std::vector<int64_t> widths = {128};      // outputs of the hidden fully connected layers
+  std::vector<int64_t> widths = {128};  // outputs of the hidden fully connected layers
   ComputeOptions compute = {};
 };
 

@@ -46,8 +46,8 @@ class ResidualStream {
   // A sum over tensor-parallel ranks that is in flight.
   struct Sum {
     SumOverRanks over_ranks;
-    Tensor part;    // this rank's term
-    Tensor result;  // the sum for this rank's rows of the stream, in the pass's type
+    Tensor part;      // this rank's term
+    Tensor result;    // the sum for this rank's rows of the stream, in the pass's type
     size_t mark = 0;  // position to which finish() releases the arena
   };
   // Starts to sum over ranks. make(part, turns) writes this rank's term to `part`: all rows x

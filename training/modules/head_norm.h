@@ -24,7 +24,7 @@ struct HeadNormOptions {
   int first_slice = 0;  // deterministic mode: index of the first slice of `own` (core/slices.h)
   int slices = 1;       // number of slices of `own`
   int all_slices = 1;   // number of slices of all heads
-  SumOverAxis sum;  // sums over the ranks that share the heads; null: this rank has all heads
+  SumOverAxis sum;      // sums over the ranks that share the heads; null: this rank has all heads
 };
 
 class HeadNorm {

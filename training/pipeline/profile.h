@@ -31,10 +31,10 @@ struct UnitMessages {
 };
 
 struct Profile {
-  std::string model;               // description of the model
-  int64_t samples = 0;             // samples in the timed micro-batch
-  std::vector<Layer> layers;       // the model's units, in order
-  std::vector<UnitMemory> memory;  // by unit
+  std::string model;                   // description of the model
+  int64_t samples = 0;                 // samples in the timed micro-batch
+  std::vector<Layer> layers;           // the model's units, in order
+  std::vector<UnitMemory> memory;      // by unit
   std::vector<UnitMessages> messages;  // by unit
 };
 

@@ -37,10 +37,10 @@ class ActivationLayout {
     return changed;
   }
 
-  // Returns how many of the whole tensor's `rows` (or columns) the rank at `place` has. If several
-  // axes cut the same dimension, the parts along the earlier axis are cut again along the later
-  // one. Cuts into channels and pixels are ignored, because for tensors with such cuts `columns` is
-  // already the number on this rank.
+  // Returns how many of the whole tensor's `rows` (or columns) the rank at `place` has. If two axes
+  // cut the same dimension, it is first cut along the axis that comes later in enum Axis, and each
+  // part is cut again along the other axis. Cuts into channels and pixels are ignored, because for
+  // tensors with such cuts `columns` is already the number on this rank.
   int64_t rows_at(const MeshPlace& place, int64_t rows) const {
     return part_of(place, rows, Spread::rows);
   }

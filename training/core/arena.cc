@@ -14,10 +14,10 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 // Size of the first chunk, which suffices for small models. Each later chunk doubles the reserved
-// memory, so there are few.
+// memory, so that few chunks are needed.
 constexpr size_t kFirstChunk = size_t{4} << 20;
-// Size of the first chunk if addresses are free. A thousand such arenas still fit into the address
-// space.
+// Size of the first chunk if unused addresses cost nothing (addresses_are_free()). A thousand such
+// arenas still fit into the address space.
 constexpr size_t kFreeChunk = size_t{64} << 30;
 
 // Returns true if pages that are never touched cost this process nothing: its address space has no

@@ -64,7 +64,8 @@ struct GridShape {
   bool operator==(const GridShape&) const = default;
 };
 
-// Number of ranks of a mesh along each axis, and this rank's place there. The default is one rank.
+// Number of ranks of a mesh along each axis, and this rank's index along each axis. The default is
+// a mesh of one rank.
 struct MeshPlace {
   std::array<int, kAxes> sizes = {1, 1, 1, 1, 1, 1};
   std::array<int, kAxes> places = {};
@@ -76,7 +77,7 @@ struct MeshPlace {
 
   int size(Axis axis) const { return sizes[static_cast<size_t>(axis)]; }
   int place(Axis axis) const { return places[static_cast<size_t>(axis)]; }
-  // Returns the place that rank `rank` has in the same mesh.
+  // Returns the MeshPlace of rank `rank` of the same mesh.
   MeshPlace of_rank(int rank) const {
     MeshPlace other = *this;
     for (size_t axis = 0; axis < sizes.size(); ++axis) {

@@ -35,8 +35,8 @@ class ExpertLoad {
     numbers_.assign(numbers_.size(), 0);
     is_known_ = false;
   }
-  // Adds `count` choices of a layer's expert, or `count` choices that were dropped because the
-  // expert was full. Has no effect after share().
+  // add() counts choices of a layer's expert, including dropped choices. add_dropped() counts
+  // choices that were dropped because the expert was full. They have no effect after share().
   void add(int64_t layer, int64_t expert, int64_t count) {
     if (!is_known_) numbers_[place(layer, expert)] += count;
   }

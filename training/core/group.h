@@ -43,8 +43,8 @@ auto made_on_all(Communicator& communicator, Make&& make) {
   }
 }
 
-// The ranks that save and resume together, or a single process. Calls of its members are
-// collective.
+// The ranks that save and resume together, or a single process. Calling gather_to_first or
+// from_first is collective.
 struct Group {
   int rank = 0;
   int size = 1;
@@ -59,8 +59,8 @@ Group group_of_one();
 Group group_of(Communicator& communicator);
 
 // Collective. Runs `work` on rank 0 and returns its result on every rank. If `work` throws an
-// Error, every rank throws that Error, with `failed` as prefix ("the checkpoint of step 3 was not
-// saved: ").
+// exception, every rank throws an Error with the same message and with `failed` as prefix ("the
+// checkpoint of step 3 was not saved: ").
 std::string done_by_first(const Group& group, const std::string& failed,
                           const std::function<std::string()>& work);
 

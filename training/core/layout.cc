@@ -63,7 +63,7 @@ class Filler {
     for (size_t group = 0; group < open_.size(); ++group) {
       if (!open_[group].parameters.empty()) close(group);
     }
-    // Buckets that backward finishes first come first: ranks sum them in this order.
+    // Buckets that backward finishes first come first, because ranks sum buckets in this order.
     std::ranges::stable_sort(layout_.buckets, std::greater(),
                              [](const Bucket& bucket) { return bucket.parameters.back(); });
     for (size_t b = 0; b < layout_.buckets.size(); ++b) {

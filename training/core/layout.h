@@ -50,7 +50,8 @@ GroupTable parameter_groups(const std::vector<ParameterSpec>& specs,
 struct LayoutOptions {
   std::vector<int> ranks = {1};       // by group: number of owners of each bucket
   int64_t bucket_elements = 1 << 20;  // a bucket is closed when it has this many elements
-  // size of the first bucket: smaller, so that communication starts early
+  // The first bucket of a group is closed when it has this many elements. The number is smaller, so
+  // that communication starts early.
   int64_t first_bucket_elements = 1 << 16;
   // true: each of the model's units gets one bucket, whatever its size
   bool bucket_per_unit = false;

@@ -98,6 +98,7 @@ class Model {
   }
   // Returns true if the context axis may divide the tokens of a sample.
   virtual bool takes_parts_of_samples() const { return false; }
+  // Returns the number of tokens to which a token attends; 0 if the model has no sliding window.
   virtual int64_t attention_window() const { return 0; }
   // Returns true if the model's images may be cut over the spatial axis.
   virtual bool takes_tiles() const { return false; }

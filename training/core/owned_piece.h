@@ -24,8 +24,8 @@ struct OwnedPiece {
   Tensor value;
   // True if another pipeline stage has the same piece (a tied embedding) and counts it in norms.
   bool copy = false;
-  // Offset of the piece in each of the optimizer's state arrays, in floats. Negative:
-  // piece.owned_offset.
+  // Offset of the piece in each of the optimizer's state arrays, in floats. If it is negative,
+  // piece.owned_offset is used instead.
   int64_t state_offset = -1;
   // If not null, part of this memory or of the optimizer's states is stored in files, and loops
   // over pieces report to this observer which elements they use (optimizers/blocks.h). All pieces

@@ -41,8 +41,8 @@ struct ParameterSpec {
   bool is_quantizable = false;
 
   int64_t count() const;  // Returns the number of elements of the whole parameter.
-  // Returns this rank's part. Its matrix in memory has the first dimension as rows and the product
-  // of the others as columns; a vector is one row.
+  // Returns this rank's part. In memory the part is a matrix, whose rows are its first dimension
+  // and whose columns are all other dimensions together. A vector is one row.
   Slice slice() const { return slice_of(shape, placement, mesh); }
   int64_t local_count() const { return slice().count(); }
   int64_t local_rows() const { return shape.size() < 2 ? 1 : slice().shape().front(); }
@@ -59,8 +59,8 @@ struct QuantizedMatrix;  // kernels/quantized_weights.h
 struct Parameter {
   Tensor value;
   Tensor gradient;  // backward adds to this tensor
-  // Deterministic mode, experts only: the gradients from other ranks' micro-batches, one for each
-  // rank.
+  // Deterministic mode, experts only: the gradients from other ranks' micro-batches, one tensor for
+  // each of these ranks.
   std::vector<Tensor> other_gradients = {};
   // Not null if the gradient is sent as its factors. Backward then adds rows to the factors instead
   // of adding to `gradient`.
@@ -69,17 +69,17 @@ struct Parameter {
   const QuantizedMatrix* quantized = nullptr;
 
   int sources() const { return 1 + static_cast<int>(other_gradients.size()); }
-  // Returns the gradient from the micro-batches of one rank. `source`: its index among the ranks
-  // whose rows the parameter computes with.
+  // Returns the gradient from the micro-batches of one rank. `source`: index of that rank among the
+  // ranks whose rows the owner of the parameter computes.
   Tensor gradient_of(int source) const {
     if (source == 0 || other_gradients.empty()) return gradient;
     return other_gradients[static_cast<size_t>(source - 1)];
   }
 };
 
-// A later unit's use of a parameter (tied embeddings). Its gradient may have its own memory, so
-// that the gradients of the two uses are summed separately, on one rank or on two stages of a
-// pipeline.
+// A later unit's use of a parameter (tied embeddings). The gradient of this use may have its own
+// memory, so that the gradients of the two uses are summed separately, on one rank or on two stages
+// of a pipeline.
 struct SharedUse {
   int parameter = 0;
   int unit = 0;

@@ -48,7 +48,8 @@ struct MicroBatch {
   // Regression targets, used instead of `targets`: samples x outputs.
   std::span<const float> float_targets;
   // If samples contain several documents: for each token, the position in its sample at which its
-  // document begins. Attention covers only positions from there on. Empty: all 0.
+  // document begins. Attention covers only positions from there on. Empty: each sample is one
+  // document.
   std::span<const int32_t> document_starts;
   // The ranges of the micro-batch's tokens that this rank has, if it does not have all (context
   // parallelism, decoding with a cache). Tokens are numbered sample after sample, and each whole

@@ -115,8 +115,9 @@ struct SoleOwner {
 // it.
 struct Placement {
   std::vector<Cut> cuts = {};
-  // Additional axes over which the gradient is summed, because each rank along them computes a part
-  // of it. Along all other axes, except those of the batch, all ranks compute the same gradient.
+  // Additional axes over which the gradient is summed, because each rank along these axes computes
+  // a term of the gradient. Along all other axes, except the batch axes, all ranks compute the same
+  // gradient.
   AxisSet partial = {};
   // Owner of an expert's parameter. The owner computes with the rows of all ranks along owner.axes.
   SoleOwner owner = {};
@@ -131,8 +132,8 @@ struct Placement {
 // Returns the slice of the rank at `place`; it is empty on ranks that do not own the parameter.
 // Throws Error(invalid_argument) for an invalid placement: a dimension or axis that is divided
 // twice, a division over another axis than tensor, parts that do not add up to the dimension, a
-// partial sum over an axis of the batch or over one that divides the parameter, or an owner along
-// the pipeline axis.
+// partial sum over another axis than tensor or over an axis that divides the parameter, an owner
+// that does not exist, an owner along the pipeline axis, or an owner of a scalar.
 Slice slice_of(const std::vector<int64_t>& shape, const Placement& placement,
                const MeshPlace& place);
 

@@ -56,7 +56,7 @@ class Field {
   const Traits& traits() const { return traits_; }
   Type type() const { return type_; }
   bool is_list() const { return type_ >= Type::wholes; }
-  // empty: all values are allowed
+  // Returns the allowed values of a text; nothing if all are allowed.
   const std::vector<std::string>& choices() const { return choices_; }
   const std::string& role() const { return role_; }
   // Returns the name for messages: the option without its dashes, or the key in the same form.

@@ -76,7 +76,8 @@ BlockPartition partition_blocks(std::span<const int64_t> areas, int64_t block_si
   return partition;
 }
 
-// Returns the rows from the first start to the last end of the queries that attend to any key.
+// Returns the range of rows from the smallest start to the largest end, of all queries that attend
+// to at least one row.
 Share seen_rows(std::span<const int32_t> starts, std::span<const int32_t> ends) {
   int64_t first = 0, end = 0;
   for (size_t i = 0; i < starts.size(); ++i) {

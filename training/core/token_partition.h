@@ -1,9 +1,9 @@
-// Divides a micro-batch's tokens over the ranks of the context axis: determines the tokens of each
+// Divides a micro-batch's tokens over the ranks of the context axis. Determines the tokens of each
 // rank, and the keys of other ranks to which each rank's queries attend.
 //
-// Ranks get equal numbers of tokens and equal areas of the attention mask; the area of a query is
-// the number of keys to which it attends. For one causal sample, rank i of p gets pieces i and 2p -
-// 1 - i ("zigzag"):
+// Ranks get equal numbers of tokens and equal areas of the attention mask, with deviations of at
+// most 2% if possible. The area of a query is the number of keys to which it attends. One causal
+// sample is cut into 2p pieces, of which rank i of p gets pieces i and 2p - 1 - i ("zigzag"):
 //
 //   keys ->      queries of rank
 //   #            0
@@ -59,8 +59,8 @@ class TokenPartition {
   // of this rank to whose keys some query of rank `rank` attends.
   Share seen_of(int rank) const { return at(rank).seen_of; }
   Share seen_by(int rank) const { return at(rank).seen_by; }
-  // Return, for each query of this rank, the first of the rows seen_of(rank) to which it attends,
-  // and one past the last (AttentionShape::starts and ends).
+  // Return, for each query of this rank, the index of the first row to which it attends, and one
+  // past the last. Indices are relative to seen_of(rank).first (AttentionShape::starts and ends).
   std::span<const int32_t> starts(int rank) const { return at(rank).starts; }
   std::span<const int32_t> ends(int rank) const { return at(rank).ends; }
   const TokenMask& mask() const { return mask_; }

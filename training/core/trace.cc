@@ -31,7 +31,7 @@ const char* name_of(TraceCategory category) {
   return kNames.at(static_cast<size_t>(category));
 }
 
-// Clocks of machines.
+// Alignment of the clocks of machines.
 
 struct MachineClock {
   uint64_t machine = 0;  // equal on ranks that read the same clock

@@ -44,7 +44,7 @@ class Trace {
     events_.push_back(std::move(event));
   }
   const std::deque<TraceEvent>& events() const { return events_; }
-  // number of events that later ones have overwritten
+  // Returns the number of old events that were removed to make room for new ones.
   uint64_t dropped() const { return dropped_; }
 
  private:
@@ -82,9 +82,10 @@ class TraceSpan {
 // latency. Throws Error(system) on every rank if the file cannot be written.
 void write_trace(Communicator& communicator, const Trace& trace, const std::string& path);
 
-// Writes this rank's events to a file of its own beside `path` ("trace.json": "trace.rank-3.json").
-// For a failed run, in which peers perhaps do not respond. Times are read from this machine's clock
-// and not corrected. Only warns if writing fails.
+// Writes this rank's events to a file of its own beside `path`: "trace.rank-3.json" for
+// "trace.json" on rank 3. Use it after a failed run, in which other ranks might not respond. Times
+// are those of this machine's clock, not aligned with other machines. Logs a warning if writing
+// fails.
 void write_own_trace(const Communicator& communicator, const Trace& trace,
                      const std::string& path) noexcept;
 

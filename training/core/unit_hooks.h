@@ -11,7 +11,7 @@ class UnitHooks {
   virtual void before_forward(int unit) {}
   virtual void after_forward(int unit) {}
   virtual void before_backward(int unit) {}
-  // called when the unit's parameter values are no longer needed
+  // called after the unit's backward, when its parameter values are no longer needed
   virtual void after_backward(int unit) {}
   // Called around a deferred backward_weight. If it is not deferred, only after_weights() is
   // called, following after_backward().

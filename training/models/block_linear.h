@@ -40,8 +40,8 @@ class BlockLinear {
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
   // Returns this rank's branch of the sum for the input's gradient, of value_type().
   Tensor backward_input(Pass& pass, ConstTensor output_gradient) const;
-  // This rank's branches of the sums for the gradients of its weights and bias, of value_type():
-  // the rank's outputs x inputs, and the rank's outputs x 1.
+  // This rank's branches of the sums for the gradients of its weights and bias, of value_type().
+  // `weight` has one row of `inputs` values for each of the rank's outputs, `bias` one value.
   struct Branches {
     Tensor weight;
     Tensor bias;
@@ -51,8 +51,9 @@ class BlockLinear {
   void add_gradients(const Branches& sums) const;
 
  private:
-  // Returns the rows, or columns, of this rank's tensors that form the slice with index `index`
-  // among the rank's own slices.
+  // Returns the range of this rank's rows (or columns) that form the slice with index `index` among
+  // its own slices. `own`: the rank's own slices; `count`: number of rows (or columns) of all ranks
+  // together; `slices`: number of slices of all ranks together.
   static Share block(const Share& own, int64_t index, int64_t count, int slices);
   Share samples(const Pass& pass, int64_t index) const {
     return block(options_.sample_slices, index, pass.batch->samples, options_.slices);

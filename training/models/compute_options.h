@@ -11,7 +11,7 @@ namespace tutti::training {
 // How ranks along the context axis compute attention together (parallel/ring_attention.h,
 // parallel/heads_attention.h). Each of these ranks has some of a sample's tokens.
 enum class ContextKind : uint8_t {
-  automatic,  // heads if the ranks get equal numbers of heads and traffic is less; otherwise ring
+  automatic,  // heads if each rank gets equally many and sends less than in a ring; otherwise ring
   ring,
   heads,
 };

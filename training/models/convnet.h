@@ -21,15 +21,15 @@ struct ConvnetConfig {
   int64_t classes = 10;
   std::vector<int64_t> filters = {16, 32};  // channels of each convolution
   std::vector<int64_t> strides = {};        // stride of each convolution; empty: 2 for each
-  int64_t kernel = 3;                       // height and width of windows, padded by half of it
-  std::vector<int64_t> widths = {128};      // outputs of the hidden fully connected layers
+  int64_t kernel = 3;  // height and width of windows; images are padded by kernel / 2
+  std::vector<int64_t> widths = {128};  // outputs of the hidden fully connected layers
   ComputeOptions compute = {};
 };
 
 class Convnet : public MixedNetwork {
  public:
-  // Creates the part of the rank at `place`. Throws as MixedNetwork does, and if the numbers of
-  // strides and convolutions differ.
+  // Creates the part of the rank at `place`. Throws as MixedNetwork does, and
+  // Error(invalid_argument) if there are no filters, or neither one stride per filter nor none.
   explicit Convnet(const ConvnetConfig& config, const MeshPlace& place = {});
 
   Json configuration() const override;

@@ -35,7 +35,7 @@ void require_even_heads(int64_t heads, int64_t ranks) {
       {.where = "--tp", .remedy = cat("the nearest number of ranks is ", nearest)});
 }
 
-// Throws unless there is at least one item per rank. For items that ranks may share unevenly.
+// Throws unless there is at least one item per rank. Ranks may get unequal numbers of the items.
 void require_one_each(int64_t count, const char* what, int64_t ranks) {
   if (count >= ranks) return;
   throw Error(ErrorCode::invalid_argument,
@@ -71,8 +71,8 @@ void sum_over(Pass& pass, const MeshPlace& place, Axis axis, std::span<double> n
   std::ranges::copy(found.values<double>(), numbers.begin());
 }
 
-// Throws for key heads that cannot be divided evenly if a norm over all key heads is divided with
-// them.
+// Throws if the key heads cannot be divided evenly over the ranks, and a norm over all key heads
+// would have to be divided with them.
 void require_whole_key_heads(const SelfAttentionOptions& attention, int ranks) {
   const int64_t heads = attention.key_heads == 0 ? attention.heads : attention.key_heads;
   if (attention.head_norm != HeadNormKind::all_heads || heads % ranks == 0) return;
@@ -235,7 +235,8 @@ BlockActivations Decoder::block_activations(int64_t samples, DType dtype) const 
           .megatron = tokens * width * megatron};
 }
 
-// Returns the fraction of the tokens that use a parameter: an expert gets some of them.
+// Returns the fraction of the tokens that use a parameter: topk / experts for the parameters of an
+// expert, 1 for all others.
 double Decoder::used_share(const ParameterSpec& spec) const {
   const RouterOptions& router = options_.mixture.router;
   if (router.experts == 0 || spec.name.find(".experts.") == std::string::npos) return 1;

@@ -51,7 +51,7 @@ struct DecoderOptions {
   ComputeOptions compute;
 };
 
-// Bytes that a block keeps between forward and backward, from formulas.
+// Bytes that a block keeps on one rank between forward and backward, from formulas.
 struct BlockActivations {
   double kept = 0;  // bytes in this model, without recomputation
   // Bytes in Megatron-LM in 16 bits: s b h (10 + 24/t + 5 a s / (h t)) or, with sequence
@@ -89,8 +89,7 @@ class Decoder : public Model {
   std::shared_ptr<ExpertLoad> load_;  // counts the experts' tokens; null without experts
 };
 
-// Returns the definition of a kind of decoder, for the decoder's file. The kind creates models of
-// type `Made` from their configuration.
+// Returns the ModelKind of a decoder, which creates models of type `Made` from a `Config`.
 template <typename Made, typename Config>
 ModelKind decoder_kind(const std::string& meaning, const Described<Config>& described) {
   return model_kind<Config>(

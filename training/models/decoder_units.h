@@ -1,4 +1,5 @@
-// The units of a decoder (decoder.h). They pass on the residual stream (residual_stream.h).
+// The units of a decoder (decoder.h). Each unit's output is the residual stream
+// (residual_stream.h), which is the next unit's input.
 #pragma once
 
 #include <array>
@@ -92,7 +93,7 @@ class DecoderBlock : public Unit {
     MicroBatch batch;
     Share rows;  // rows of the stream
     Saved saved;
-    std::optional<Pass> pass;  // the pass of forward, then that of backward
+    std::optional<Pass> pass;  // the part's pass: first of forward, then of backward
     std::optional<ResidualStream::Sum> sum;
     Tensor gradient;  // gradient with respect to `middle`
   };

@@ -52,7 +52,7 @@ Share Experts::experts_of(int rank) const {
 }
 
 int Experts::rank_of(int64_t expert) const {
-  // Inverts even_share().
+  // This is the inverse of even_share().
   const int64_t ranks = place_.ranks_along(place_.experts);
   return static_cast<int>((ranks * (expert + 1) - 1) / std::ssize(experts_));
 }

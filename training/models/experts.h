@@ -31,14 +31,14 @@ class Experts {
   struct Job {
     size_t expert = 0;
     Share rows;  // range of this call's rows in the list of all jobs' rows
-    // Indices of these rows in the tensor from which they are read; empty: `rows` is their range
-    // there.
+    // Indices of the rows in the tensor from which they are read. If empty, the rows are the range
+    // `rows` of that tensor.
     std::span<const int32_t> indices;
     Mlp::Saved mlp = {};
   };
   struct Saved {
-    // By token and choice: index of its row; negative if it has no row. This rank's rows are sorted
-    // by expert.
+    // Indexed by token and choice: index of the choice's row, or -1 if the choice has no row. This
+    // rank's rows are sorted by expert.
     std::vector<int32_t> places;
     std::vector<int32_t> tokens;  // by row: its token
     std::vector<double> weights;  // by row: its weight
@@ -47,7 +47,7 @@ class Experts {
     RowExchange exchange;
     std::vector<int32_t> order;
     Tensor received;
-    Tensor before;
+    Tensor before;  // Mlp::Saved::before of all jobs
     std::vector<Job> jobs;
 
     int64_t rows() const { return std::ssize(tokens); }
@@ -61,15 +61,15 @@ class Experts {
   // Adds parameters NAME.0.LAYER, NAME.1.LAYER ...
   Experts(ParameterTable& table, const std::string& name, int64_t experts, const MlpOptions& mlp);
 
-  // Returns true with expert parallelism, in which several ranks own experts.
+  // Returns true if several ranks own experts (expert parallelism).
   bool exchanges() const { return place_.ranks_along(place_.experts) > 1; }
   int64_t before_width() const { return experts_.front().before_width(); }
 
   // Returns the index of the expert's owner among the ranks that own experts.
   int rank_of(int64_t expert) const;
   // Sorts the choices into rows. With expert parallelism the call is collective, and allocates
-  // memory for received rows of the type and width of `like`. `inside`: not null if all choices are
-  // of experts on this host, and only this host's ranks take part.
+  // memory for received rows of the type and width of `like`. `inside`: null, or the ranks of this
+  // host if all choices are of experts on this host; only these ranks then take part.
   void lay_out(Pass& pass, const ExpertChoices& choices, ConstTensor like, Saved& saved,
                Mesh::ByHosts* inside = nullptr) const;
   // Starts to dispatch rows of `tokens`. They have been received when wait() returns.
@@ -78,7 +78,8 @@ class Experts {
   // unused with expert parallelism.
   void project(Pass& pass, ConstTensor tokens, Saved& saved, Tensor before) const;
   void activate(Pass& pass, Saved& saved) const;
-  // Starts to write this rank's outputs to `rows`. They are complete when wait() returns.
+  // Starts to write the experts' outputs for this rank's rows to `rows`. They are complete when
+  // wait() returns.
   RowExchange::Transfer finish(Pass& pass, Saved& saved, Tensor rows) const;
   // Runs backward. `tokens`: the input. `gradients`: the gradients with respect to each token's
   // output. `found` receives the gradients of rows. Calls `meanwhile` while rows are in flight.

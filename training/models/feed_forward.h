@@ -30,14 +30,14 @@ class FeedForward {
     }
   }
 
-  // Allocates memory that is kept for backward. Returns the part of it that project() writes:
-  // `rows` rows, as many as the input has.
+  // Allocates memory that is kept for backward. Returns the part of it that project() writes.
+  // `rows`: number of rows of the input.
   Tensor take(Pass& pass, DType type, int64_t rows, Saved& saved) const {
     if (mixture_) return mixture_->take(pass, type, rows, saved.mixture);
     return pass.arena.take(type, rows, mlp_->before_width());
   }
-  // These functions call the functions of Mixture with the same names. Without a mixture
-  // exchanges() returns false, and receive() must not be called.
+  // These functions call the functions of the same names of Mixture or, without a mixture, of Mlp.
+  // Without a mixture exchanges() returns false, and receive() must not be called.
   bool exchanges() const { return mixture_ && mixture_->exchanges(); }
   void receive(Pass& pass, ConstTensor input, Saved& saved) const {
     mixture_->receive(pass, input, saved.mixture);

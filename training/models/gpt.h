@@ -24,8 +24,8 @@ struct GptConfig {
   NormKind norm = NormKind::layer;
   double norm_epsilon = 1e-5;
   MlpKind mlp = MlpKind::gelu;
-  // width of the feed-forward network; 0: 4 x width (SwiGLU: 8/3 x width, rounded to a multiple of
-  // 32)
+  // width of the feed-forward network; 0: 4 x width, or with SwiGLU 8/3 x width, rounded up to a
+  // multiple of 32
   int64_t hidden = 0;
   Positions positions = Positions::learned;
   bool tied = true;  // true: the output layer shares the embedding's weight

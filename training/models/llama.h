@@ -1,9 +1,10 @@
-// Llama (Touvron et al. 2023; Llama 3: Dubey et al. 2024): RMSNorm, rotary positions, grouped-query
-// attention, SwiGLU; with a window, Mistral (Jiang et al. 2023). With experts instead of one
-// feed-forward network: Mixtral (Jiang et al. 2024), Qwen2-MoE (Yang et al. 2024), Qwen3-MoE
-// (2025), OLMoE (Muennighoff et al. 2024), and the routing of Switch Transformers (Fedus et al.
-// 2021) in the blocks of Llama instead of T5. Parameters have the names of Hugging Face's
-// LlamaForCausalLM, MixtralForCausalLM ..., without the prefix "model.".
+// The Llama family of language models. Llama (Touvron et al. 2023; Llama 3: Dubey et al. 2024) has
+// RMSNorm, rotary positions, grouped-query attention and SwiGLU. With a window it is Mistral (Jiang
+// et al. 2023). Models with experts instead of one feed-forward network are Mixtral (Jiang et al.
+// 2024), Qwen2-MoE (Yang et al. 2024), Qwen3-MoE (2025), OLMoE (Muennighoff et al. 2024), and
+// `switch`: the routing of Switch Transformers (Fedus et al. 2021) in blocks of Llama, not T5.
+// Parameters have the names of Hugging Face's LlamaForCausalLM, MixtralForCausalLM ..., without the
+// prefix "model.".
 #pragma once
 
 #include <cstdint>
@@ -31,11 +32,12 @@ struct LlamaConfig {
   int64_t kv_heads = 0;   // number of key and value heads; 0: as many as heads
   int64_t head_size = 0;  // values per head; 0: width / heads
   int64_t width = 128;
-  // width of the feed-forward network; 0: 8/3 x width, rounded to a multiple of 32
+  // width of the feed-forward network; 0: 8/3 x width, rounded up to a multiple of 32
   int64_t hidden = 0;
   int64_t context = 128;
   int64_t max_context = 0;  // maximum context that the model supports; 0: `context`
-  // number of tokens to which a token attends: itself and the tokens just before it; 0: all
+  // number of tokens to which a token attends: itself and the tokens just before it; 0: itself and
+  // all tokens before it
   int64_t window = 0;
   int64_t vocabulary = 256;
   double norm_epsilon = 1e-5;

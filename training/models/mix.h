@@ -28,8 +28,8 @@ inline constexpr std::array<LayerSplit, kLayerSplits> kAllLayerSplits = {
 
 using Mix = std::vector<LayerSplit>;
 
-// input_layout() returns the layout of a layer's inputs, and output_layout() that of outputs that
-// are images. The layouts differ only for model-parallel layers.
+// input_layout() returns the layout of a layer's inputs. output_layout() returns the layout of a
+// convolution's outputs, which differs from it only if the convolution is model-parallel.
 constexpr ActivationLayout input_layout(LayerSplit split) {
   if (split == LayerSplit::model) return kReplicated;
   return split == LayerSplit::batch ? kTensorRows : kTensorPixels;
@@ -40,9 +40,10 @@ constexpr ActivationLayout output_layout(LayerSplit split) {
 
 // Parses letters separated by commas, blanks or line breaks; # begins a comment that ends with the
 // line. `where` names the source in errors: a file, or an option. Throws Error(invalid_argument)
-// for other words, and for no letters or too many.
+// for other words, and if there are no letters or more than kMostLayers (registry.h).
 Mix parse_mix(std::string_view text, const std::string& where);
-// Returns true if the text is a list of single characters, as a mix is, and so not a file name.
+// Returns true if all words of the text are single characters, so that it is a mix and not the name
+// of a file.
 bool is_mix(std::string_view text);
 std::string to_text(const Mix& mix);
 // Returns all mixes of `layers` layers. The first `convolutions` layers are convolutions. For

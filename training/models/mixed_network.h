@@ -15,7 +15,7 @@
 namespace tutti::training {
 
 struct NetworkLayer {
-  int64_t outputs = 0;  // number of outputs; for a convolution, of output channels
+  int64_t outputs = 0;  // number of outputs or, for a convolution, number of output channels
   int64_t kernel = 0;   // height and width of a convolution's window; 0: a fully connected layer
   int64_t stride = 1;
 
@@ -37,8 +37,9 @@ class MixedNetwork : public Model {
   // Creates the part of the rank at `place`. The last layer computes the logits of the classes; all
   // convolutions come first. Throws Error(invalid_argument) for invalid sizes, for a mix with a
   // wrong number of layers, for model-parallel layers with fewer outputs than tensor-parallel
-  // ranks, and for domain-parallel layers that are not convolutions. In deterministic mode fully
-  // connected layers are computed in slices. Convolutions are not, so their bits depend on the mix.
+  // ranks, and for domain-parallel layers that are not convolutions. In deterministic mode a
+  // network without convolutions is computed in slices. A network with convolutions is not, so its
+  // bits depend on the mix.
   MixedNetwork(const ImageShape& image, std::vector<NetworkLayer> layers,
                const ComputeOptions& compute, const MeshPlace& place);
 

@@ -23,7 +23,7 @@ Tensor part_of(Tensor flat, int64_t first, int64_t rows, int64_t cols) {
   return flat.reshaped(1, flat.size()).col_range(first, rows * cols).reshaped(rows, cols);
 }
 
-// Copies numbers from rows to the choices that they belong to; 0 for choices without a row.
+// Sets each choice's number to that of the choice's row, or to 0 if the choice has no row.
 void by_choice(const Experts::Saved& experts, std::span<const double> rows,
                std::span<double> choices) {
   for (size_t i = 0; i < choices.size(); ++i) {
@@ -154,13 +154,14 @@ void Mixture::activate(Pass& pass, Saved& saved) const {
 }
 
 // Adds up rows to the tokens' outputs. In deterministic mode the ranks' terms of rows are summed
-// first, so that the order of the sums does not depend on the number of ranks; only one of the
-// ranks then has the result of a token.
+// first, so that the order of the sums does not depend on the number of ranks. Only one of the
+// ranks then has a token's output; on the others the output is 0.
 void Mixture::add_up(Pass& pass, const Saved& saved, Tensor rows, std::span<const double> weights,
                      Tensor output) const {
   Share tokens{0, output.rows};
   if (pass.slices > 1 && place_.size(Axis::tensor) > 1) {
-    // If experts are sharded over the tensor-parallel ranks, their rows are complete on a rank.
+    // If the tensor-parallel ranks own whole experts, the experts' rows are complete, and only the
+    // shared expert's rows are terms of sums.
     const Tensor parts = spans_tensor_ranks() ? rows.row_range(0, saved.shared_rows) : rows;
     convert_layout(pass, place_, parts, {parts.rows, parts.cols}, kTensorPartial, kReplicated);
     if (spans_tensor_ranks()) tokens = own_tokens(output.rows);

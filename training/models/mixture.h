@@ -42,7 +42,8 @@ class Mixture {
     Linear::Saved shared_gate;
     Mlp::Saved shared;
     Experts::Saved experts;
-    // Set if ranks are on several hosts: `experts` then process the rows that this rank forwards.
+    // Set if a token's row is sent once to each host. This rank then receives the rows `arrived`,
+    // and `experts` dispatches them inside the host.
     std::optional<HostRelay> relay;
     Tensor arrived;
     // The rows whose weighted sums are the tokens' outputs: first one row of the shared expert for
@@ -50,7 +51,7 @@ class Mixture {
     // choices, then one for the shared expert.
     int64_t shared_rows = 0;
     int64_t rows = 0;
-    std::vector<int32_t> places;  // by entry: its row; negative: none
+    std::vector<int32_t> places;  // by entry: index of its row; -1 if it has no row
     std::vector<double> weights;
     std::vector<double> shared_weights;
     ConstTensor input;
@@ -65,11 +66,11 @@ class Mixture {
           const std::shared_ptr<ExpertLoad>& load);
 
   // Allocates memory that is kept for backward, for `rows` rows of the input: the router's arrays,
-  // and the tensor `before`, which it returns.
+  // and the tensor that project() writes (`before`), which take() returns.
   Tensor take(Pass& pass, DType type, int64_t rows, Saved& saved) const;
   // exchanges() returns true with expert parallelism. The number of received rows then depends on
-  // the input: receive() routes the input and allocates memory that is kept for backward. The input
-  // is kept, too.
+  // the input, so receive() routes the input and allocates memory that is kept for backward. The
+  // caller must keep the input for backward as well.
   bool exchanges() const { return experts_.exchanges(); }
   void receive(Pass& pass, ConstTensor input, Saved& saved) const { route(pass, input, saved); }
   // Runs the first of the three steps of forward (as in Mlp).
@@ -78,7 +79,8 @@ class Mixture {
   void finish(Pass& pass, Saved& saved, Tensor output) const;
 
   void set_input(Saved& saved, ConstTensor input) const;
-  // Returns this rank's term of the sum, without saved.input_gradient.
+  // Returns this rank's term of the input's gradient. saved.input_gradient is not included: the
+  // caller must add it after summing the terms over ranks.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
   // Returns true if experts are balanced over all samples of a micro-batch together, so that
   // samples depend on each other.

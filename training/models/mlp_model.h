@@ -14,7 +14,7 @@ namespace tutti::training {
 
 struct MlpModelConfig {
   int64_t context = 8;       // number of tokens from which the next token is predicted
-  int64_t embedding = 32;    // values per token
+  int64_t embedding = 32;    // values of a token's embedding
   int64_t hidden = 256;      // values per hidden layer
   int64_t layers = 1;        // number of hidden layers
   int64_t vocabulary = 256;  // number of different tokens

@@ -85,7 +85,8 @@ void OutputLayer::for_each_chunk(Pass& pass, const Saved& saved, const Body& bod
   }
 }
 
-// Sums the rows from `row` on, separately for each of this rank's slices.
+// Computes the sums of `logits`, which has the rows from index `row` on, separately for each of
+// this rank's slices.
 void OutputLayer::sums_of(const Pass& pass, ConstTensor logits, std::span<const int32_t> targets,
                           Tensor sums, int64_t row) const {
   const int64_t all_rows = std::ssize(pass.batch->targets);

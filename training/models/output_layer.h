@@ -28,7 +28,7 @@ class OutputLayer {
 
   // Creates the layer. `linear` has `vocabulary` outputs and is sharded by outputs. If `chunk` is
   // not 0, only the logits of `chunk` rows are in memory at once, and backward recomputes the
-  // logits. If backward_weight is deferred, the gradients of the logits are kept until then.
+  // logits. If backward_weight is deferred, the gradients of all logits are kept until it runs.
   OutputLayer(const MeshPlace& place, Linear linear, int64_t vocabulary, int64_t chunk);
 
   // Sets pass.loss and returns this rank's logits (an empty tensor if they are computed in chunks)
@@ -44,7 +44,7 @@ class OutputLayer {
   int parts(const Pass& pass) const { return std::max(1, pass.slices / place_.size(Axis::tensor)); }
   void sums_of(const Pass& pass, ConstTensor logits, std::span<const int32_t> targets, Tensor sums,
                int64_t row) const;
-  // Overwrites the logits of rows from `row` on by their gradients.
+  // Overwrites `logits`, which has the rows from index `row` on, by their gradients.
   void start_backward(Pass& pass, const Saved& saved, int64_t row, Tensor logits) const;
   template <typename Body>
   void for_each_chunk(Pass& pass, const Saved& saved, const Body& body) const;

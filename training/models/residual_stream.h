@@ -1,7 +1,7 @@
-// The residual stream: the tensor that a decoder's units pass on and add to, rows of tokens x
-// width. Over tensor-parallel ranks, the stream is replicated or, with sequence parallelism,
-// sharded by rows (Korthikanti et al.: Reducing activation recomputation in large transformer
-// models, 2022):
+// The residual stream: a tensor with one row of `width` values for each token, to which each layer
+// of a decoder adds its output. Over tensor-parallel ranks, the stream is replicated or, with
+// sequence parallelism, sharded by rows (Korthikanti et al.: Reducing activation recomputation in
+// large transformer models, 2022):
 //
 //   replicated:  x ----------> [layer's part] --all-reduce-----> x'
 //   rows:        x_r -gather-> [layer's part] --reduce-scatter-> x'_r     normalization and dropout
@@ -23,8 +23,8 @@ namespace tutti::training {
 
 class ResidualStream {
  public:
-  // Creates the stream of the rank at `place`; tensors are partial only if there are several tensor
-  // ranks. `overlaps`: as in SumOverRanks.
+  // Creates the stream of the rank at `place`. `sequence_parallel`: shard rows, if there are
+  // several tensor-parallel ranks. `overlaps`: as in SumOverRanks.
   ResidualStream(const MeshPlace& place, int64_t width, bool sequence_parallel, bool overlaps);
 
   const ActivationLayout& layout() const { return layout_; }
@@ -46,9 +46,9 @@ class ResidualStream {
   // A sum over tensor-parallel ranks that is in flight.
   struct Sum {
     SumOverRanks over_ranks;
-    Tensor part;    // this rank's term
-    Tensor result;  // the sum for this rank's rows of the stream, converted if needed
-    size_t mark = 0;
+    Tensor part;      // this rank's term
+    Tensor result;    // the sum for this rank's rows of the stream, in the pass's type
+    size_t mark = 0;  // position to which finish() releases the arena
   };
   // Starts to sum over ranks. make(part, turns) writes this rank's term to `part`: all rows x
   // width, of `type`. If `type` is not the pass's type, or ranks share rows, the caller must take
@@ -56,7 +56,7 @@ class ResidualStream {
   template <typename Make>
   Sum start_sum(Pass& pass, Tensor result, DType type, const Make& make) const;
   void finish(Pass& pass, Sum& sum) const;
-  // Does start_sum() and finish().
+  // Calls start_sum() and finish().
   template <typename Make>
   Tensor sum_of_parts(Pass& pass, DType type, const Make& make) const;
   // Starts to sum over ranks. make(turns) returns this rank's term, which the sum overwrites.

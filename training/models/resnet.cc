@@ -142,7 +142,8 @@ class ResidualUnit : public Unit {
     const Tensor output = second_.forward(pass, middle, saved.second);
     ConstTensor side = input;
     if (shortcut_) side = shortcut_->forward(pass, input, saved.shortcut);
-    // In place: bn2 has no ReLU, so its backward does not need its output.
+    // The sum overwrites the output of bn2, because backward of bn2, which has no ReLU, does not
+    // read this output.
     add(output, side, output);
     relu(output, output);
     saved.output = output;

@@ -48,8 +48,8 @@ class ResNet : public Model {
   Json configuration() const override;
   int64_t targets_per_sample() const override { return 1; }
   bool takes_tiles() const override { return true; }
-  // Returns the number of counted targets, all on the first rank of the grid that shares the
-  // images.
+  // Returns the number of counted targets on the first rank of the grid that shares the images, and
+  // 0 on its other ranks.
   int64_t targets_in(const MicroBatch& batch) const override;
   int64_t message_bytes(const MicroBatch& batch, DType activations) const override {
     return bytes_of_halos(windows_, batch.samples, activations);

@@ -4,7 +4,8 @@
 //   y = (x - mean) / sqrt(variance + epsilon) * weight + bias, then optionally ReLU
 //
 // In training, mean and variance are computed over the batch, without micro-batches of weight 0.
-// Outside of training, the running mean and variance are used:
+// Outside of training, or if all micro-batches have weight 0, the running mean and variance are
+// used:
 //   running = 0.9 running + 0.1 (statistic of the batch)    (variance: divided by n - 1)
 //
 // The running statistics are buffers: state of the model without gradients.
@@ -46,7 +47,7 @@ class BatchNorm {
     ConstTensor input;
     Tensor output;
     Tensor statistics;         // 2 x channels: mean, 1 / deviation
-    double count = 0;          // number of pixels in the statistics; 0: running statistics
+    double count = 0;          // number of pixels in the statistics; 0: uses running statistics
     std::vector<double> sums;  // this rank's gradients of bias and weight: 2 * channels
   };
 

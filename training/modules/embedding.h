@@ -29,7 +29,7 @@ class Embedding {
   // Error(invalid_argument) for an index out of range.
   void forward(std::span<const int32_t> indices, Tensor output, Saved& saved) const;
   // Adds the weight's gradient. Gradients of a repeated index are summed in the order of rows, in
-  // float (f64: double).
+  // float or, for f64, in double.
   void backward_weight(Pass& pass, const Saved& saved) const;
 
  private:

@@ -1,4 +1,4 @@
-// Converts the input of models of numbers (images, measurements).
+// Converts the numeric input of a model (images, measurements) to the pass's type.
 #pragma once
 
 #include "training/core/pass.h"

@@ -111,7 +111,7 @@ void HeadNorm::backward_weight(Pass& pass, const Saved& saved) const {
     }
   }
   std::vector<double> sums = sum_of_lists(std::move(terms));
-  // Sums in deterministic mode; otherwise the gradient stays a partial sum.
+  // In deterministic mode, sums the gradient over ranks; otherwise it remains a partial sum.
   if (of_each() && options_.sum && options_.all_slices > 1) options_.sum(pass, Axis::tensor, sums);
   const ArenaScope scope(pass.arena);
   const Tensor values = pass.arena.take(value_type(pass.dtype), 1, gain_->gradient.size());

@@ -22,9 +22,9 @@ struct HeadNormOptions {
   double epsilon = 1e-6;
   Share own;            // the heads on this rank
   int first_slice = 0;  // deterministic mode: index of the first slice of `own` (core/slices.h)
-  int slices = 1;
-  int all_slices = 1;
-  SumOverAxis sum;  // sums over the ranks that share the heads; null: this rank has all heads
+  int slices = 1;       // number of slices of `own`
+  int all_slices = 1;   // number of slices of all heads
+  SumOverAxis sum;      // sums over the ranks that share the heads; null: this rank has all heads
 };
 
 class HeadNorm {
@@ -38,7 +38,7 @@ class HeadNorm {
   // Adds parameter NAME.weight: the gain of one head, or of all heads.
   HeadNorm(ParameterTable& table, const std::string& name, const HeadNormOptions& options);
 
-  // Normalizes saved.input into `output`, whose rows may have gaps.
+  // Normalizes saved.input and writes the result to `output`, which need not be contiguous.
   void forward(Pass& pass, Saved& saved, Tensor output) const;
   // Returns the input's gradient. The pass may defer the gain's gradient.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;

@@ -67,14 +67,14 @@ struct HaloPiece {
   Rectangle where;
 };
 
-// The windows of a layer over divided images, for one rank, which computes the outputs in its own
-// tile of the output image.
+// One rank's windows of a layer over divided images. The rank computes the outputs in its own tile
+// of the output image.
 struct TiledWindows {
   ImageShape input;  // shape of the whole input image
   Window window;
   Rectangle outputs;  // this rank's tile of the output
   Rectangle own;      // this rank's tile of the input
-  Rectangle needed;   // pixels of the input that the windows of its outputs read
+  Rectangle needed;   // pixels of the input that the windows of this rank's outputs read
   // halo pixels that forward receives, by rank; backward sends their gradients back
   std::vector<HaloPiece> received;
   std::vector<HaloPiece> sent;
@@ -90,7 +90,7 @@ struct TiledWindows {
 };
 
 // Returns the bytes of the halo buffers that several layers of one type share, because they run one
-// after the other. There are as many buffers of each size as one layer needs at most
+// after the other. If one layer needs 2 buffers of some size and another layer 3, there are 3
 // (parallel/buffer_pool.h).
 int64_t bytes_of_halos(std::span<const TiledWindows* const> layers, int64_t samples, DType type);
 

@@ -58,8 +58,8 @@ struct LinearOptions {
   // True: computes products in the activations' type, ignoring Pass::gemm_format; for routers and
   // output layers.
   bool keeps_precision = false;
-  // The rank that alone has the parameters, if there is one. If this owner is one of the
-  // tensor-parallel ranks, nothing is sharded.
+  // The rank that alone has the parameters, if there is one. If owner.axes contains the tensor
+  // axis, nothing is sharded.
   SoleOwner owner = {};
 };
 
@@ -131,8 +131,9 @@ class Linear {
   int64_t number_of(int slice, size_t part) const {
     return slice * static_cast<int64_t>(parts_.size()) + static_cast<int64_t>(part);
   }
-  // Calls body(range, number) for each packed part of each slice that this rank computes. `range`
-  // is that of slice_of(), `number` is the index of number_of(), which is the same on every rank.
+  // Calls body(range, number) for each packed part of each slice that this rank computes. `range`:
+  // the result of slice_of() for the part; `number`: the result of number_of(), which is the same
+  // on every rank.
   template <typename Body>
   void for_each_slice(const Pass& pass, const Body& body) const;
   // A part of the output gradient: some outputs of rows from `first_row` on.

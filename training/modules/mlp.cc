@@ -85,8 +85,8 @@ Tensor Mlp::backward(Pass& pass, ConstTensor output_gradient, Saved& saved,
   return backward_hidden(pass, out_.backward(pass, output_gradient, saved.out), saved, turns);
 }
 
-// Writes the gradients of weights: sums of products of activations and their gradients, in
-// deterministic mode slice by slice.
+// Writes the gradients of the rows' weights to `gradients`. Each is the dot product of a row's
+// activations and their gradients, which is computed slice by slice in deterministic mode.
 void Mlp::weigh_gradients(const Pass& pass, ConstTensor active, ConstTensor active_gradient,
                           std::span<double> gradients) const {
   const std::vector<Share> slices = out_.input_slices(pass);

@@ -63,8 +63,9 @@ int64_t positions_of(const MicroBatch& batch, int64_t tokens) {
   return batch.positions > 0 ? batch.positions : tokens / batch.samples;
 }
 
-// Returns, for each choice, true if its expert already keeps `most` choices of the sample.
-// `numbers`: as in Router::drop().
+// Returns, for each choice, true if it is dropped because its expert already keeps `most` other
+// choices of the sample. `numbers`: the indices of the experts of all choices of all samples, then
+// the weights of these choices.
 std::vector<bool> dropped_choices(std::span<const double> numbers, int64_t samples, int64_t most,
                                   const RouterOptions& options) {
   const size_t all = numbers.size() / 2;
@@ -207,8 +208,8 @@ std::vector<double> Router::global_counts() const {
   return counts;
 }
 
-// Computes the factors. They make the loss the mean, over the batch's samples, of the sum over a
-// sample's tokens.
+// With these factors a sample's loss is the sum of factor * score over its tokens and experts, and
+// the batch's loss is the mean of its samples' losses.
 std::vector<double> Router::balance_terms(const std::vector<double>& counts) const {
   const double choices = std::accumulate(counts.begin(), counts.end(), 0.0);
   std::vector<double> terms = counts;

@@ -25,7 +25,9 @@ struct SelfAttentionOptions {
   int64_t heads = 1;
   int64_t key_heads = 0;  // number of key heads; 0: as many as query heads
   int64_t head_size = 0;  // values per head; 0: width / heads
-  int64_t window = 0;     // number of keys to which a query attends, ending with its own; 0: all
+  // Number of keys to which a query attends: its own and those just before it. 0: its own and all
+  // keys before it.
+  int64_t window = 0;
   bool bias = true;
   // true if the output layer has a bias; nullopt: same as `bias`
   std::optional<bool> output_bias = {};
@@ -58,8 +60,9 @@ class SelfAttention {
     Linear::Saved out;
   };
 
-  // Adds parameters NAME.IN and NAME.OUT. Throws Error(invalid_argument) if the heads do not divide
-  // the width, or the key heads do not divide the heads.
+  // Adds parameters NAME.IN and NAME.OUT. Throws Error(invalid_argument) if the number of key heads
+  // does not divide the number of heads or, without a head_size, the number of heads does not
+  // divide the width.
   SelfAttention(ParameterTable& table, const std::string& name,
                 const SelfAttentionOptions& options);
 
@@ -104,7 +107,7 @@ class SelfAttention {
                          Tensor gradient, const Gather& gather) const;
 
   SelfAttentionOptions options_;  // with the numbers of heads on this rank
-  Share keys_;                    // range of this rank's key heads that its queries need
+  Share keys_;                    // among this rank's key heads, the range that its queries need
   int64_t group_;                 // number of query heads per key head, in the whole model
   int64_t before_;  // number of query heads on earlier ranks that use this rank's first key head
   std::vector<Linear> in_;

@@ -27,7 +27,8 @@ Tensor take(Pass& pass, DType type, int64_t samples, const Rectangle& where, int
   return pass.arena.take(type, samples, where.pixels() * channels);
 }
 
-// Returns a part of the images: a view if it is everything, otherwise a copy in the arena.
+// Returns the pixels `part` of images that have the pixels `all`: a view if these are equal,
+// otherwise a copy in the arena.
 ConstTensor cut_out(Pass& pass, ConstTensor images, const Rectangle& all, const Rectangle& part) {
   if (part == all || all.empty()) return images;
   const Tensor own = take(pass, images.dtype, images.rows, part, images.cols / all.pixels());

@@ -32,7 +32,8 @@ struct Places {
 };
 
 // Indexes a table. Throws Error(invalid_argument), naming rank and entry, unless every micro-batch
-// passes each chunk once in each direction, in order, on one rank.
+// passes each chunk once in each direction, in order, on one rank. A table without backward entries
+// needs the forward direction only.
 Places find_places(const Schedule& schedule);
 
 // The index of a plan's actions.
@@ -43,8 +44,8 @@ struct ActionIndex : Places {
   const Action& at(const Site& site) const {
     return plan.ranks[index(site.rank)].actions[index(site.index)];
   }
-  // Returns the position of the action that produces the result of `entry`. The action has the
-  // entry's direction, micro-batch and chunk.
+  // Returns the position of the action that computes the result of `entry`: the forward, or the
+  // backward or backward_input, of the entry's micro-batch through its chunk.
   const Site& maker(const Entry& entry) const {
     return entry.kind == Kind::forward ? forward[cell(entry)] : backward[cell(entry)];
   }

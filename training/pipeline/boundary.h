@@ -37,9 +37,10 @@ class Boundary {
   class Transfer {
    public:
     Transfer() = default;
+    // Returns true if this rank's own message has completed. Receivers must still call wait().
     bool test() { return link_.test(); }
-    // Blocks until the received tensor is complete, or the sent tensor may be overwritten.
-    // Collective among the ranks of a stage.
+    // Blocks until the received tensor is complete, or the sent tensor may be overwritten. The wait
+    // for a received tensor is collective among the stage's tensor-parallel ranks, which gather it.
     void wait();
 
    private:
@@ -49,9 +50,9 @@ class Boundary {
     Work link_;
   };
 
-  // Start to send `tensor` to a stage, or to receive `tensor` from a stage. `tensor` is what this
-  // rank has by the layout, and must be contiguous. The caller owns its memory, which must stay
-  // valid until wait() has returned.
+  // Start to send `tensor` to a stage, or to receive `tensor` from a stage. `tensor`: this rank's
+  // rows if the layout shards rows, otherwise the whole tensor; it must be contiguous. The caller
+  // owns its memory, which must stay valid until wait() has returned.
   Transfer send(ConstTensor tensor, int stage);
   Transfer receive(Tensor tensor, int stage);
 

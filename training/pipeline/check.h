@@ -7,7 +7,8 @@
 // micro-batch; a version of the weights that the rank does not have yet or has released, that
 // differs between a micro-batch's forward and backward, or that violates the schedule's rule;
 // chunks of one rank with different sets of holders (the gradients of a rank's chunks are summed
-// together, over one set of ranks).
+// together, over one set of ranks); a chunk on several ranks in a schedule without flushes, in
+// which each rank would update its copy of the weights independently.
 //
 // One run proves the plan for every timing: ranks block only on messages, which arrive in order
 // between two ranks, and such a network is deterministic.

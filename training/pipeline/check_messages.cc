@@ -26,8 +26,7 @@ struct Messages {
   }
 };
 
-// Checks that this rank computes the entry that the action names, and in the slot that the action
-// names.
+// Checks that this rank computes the action's entry, and in the action's slot.
 void check_owner(const ActionIndex& action_index, const Site& site) {
   const Action& action = action_index.at(site);
   const Site& maker = action_index.maker(action.entry);
@@ -177,8 +176,8 @@ void check_order(const Messages& messages) {
   }
 }
 
-// Reports a cycle of ranks that wait for each other. `next`: by rank, the action that cannot
-// proceed.
+// Throws an error that describes a cycle of ranks that wait for each other. `next`, indexed by
+// rank: the first action that the rank cannot execute.
 [[noreturn]] void refuse_deadlock(const ActionIndex& action_index, const std::vector<Site>& next) {
   const auto awaited = [&](const Site& site) {
     return action_index.maker(input_of(action_index.at(site).entry)).rank;

@@ -15,12 +15,12 @@ struct ClosedForm {
   // true if the formula is for steps without a barrier (Timeline::steady_bubble)
   bool back_to_back = false;
   std::string assumes;  // assumptions: "every chunk takes the same time, messages take none"
-  // true if these costs and this shape meet the assumptions, so that `bubble` is exact
+  // true if the shape and the costs of the call meet the assumptions, so that `bubble` is exact
   bool applies = false;
 };
 
-// Returns the published formula for a schedule, or nothing if there is none (PipeDream: no rank is
-// idle once the pipeline is full).
+// Returns the published formula for a schedule, or nothing for pipedream and pipedream-2bw, in
+// which no rank is idle once the pipeline is full.
 //
 // GPipe: Huang et al. 2019, section 2.3. 1F1B and interleaved 1F1B: Narayanan et al., "Efficient
 // large-scale language model training on GPU clusters", 2021, section 2.2. ZB-H1 and ZB-H2: Qi et

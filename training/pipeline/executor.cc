@@ -15,8 +15,8 @@ using Clock = std::chrono::steady_clock;
 
 // Maximum number of sent messages that are not received yet, in forward-only tables. Nothing else
 // limits how far the first stages run ahead; a stage blocks when it exceeds this number.
-// (Interleaved stages, which send in a ring, cannot all block: at most 2p micro-batches, those of
-// two groups, are in flight.)
+// (Interleaved stages, which send in a ring, cannot all block, because at most 2p micro-batches are
+// in flight: those of two groups.)
 constexpr size_t kMostUntaken = 4;
 
 }  // namespace

@@ -28,9 +28,9 @@ class StageWork {
   // unspecified.
   virtual Tensor shape_after(int chunk, int micro_batch) const = 0;
 
-  // Computes forward and returns the output, valid until the slot's backward (forward-only tables:
-  // until the next call). This and the following functions get the plan's action: entry, slot,
-  // version.
+  // Computes forward and returns the output. It is valid until the slot's backward or, if the table
+  // has only forward entries, until the next call. `action`, here and below: the action of the plan
+  // that is executed, which has the entry, the slot and the version of the weights.
   virtual Tensor forward(const Action& action, ConstTensor input) = 0;
   // Computes backward and returns the gradient of the input, valid until the next call. If backward
   // is split, backward_weight() may read `output_gradient` again.
@@ -45,18 +45,21 @@ class Executor {
  public:
   // Creates an executor; `boundary` connects it to the other ranks of the pipeline.
   explicit Executor(Boundary boundary);
-  // Waits for messages in flight; after an error, aborts the pipeline first.
+  // If messages are still in flight, because run() has thrown an error, aborts the pipeline. Does
+  // not block.
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
   // Collective: every rank of the pipeline runs its part of the same plan, which must have passed
-  // check(). Throws what `stage` and the communicator throw. An Error gets the position added: this
-  // rank, its stage and micro-batch, and what it needed from which rank. An error of this rank,
-  // such as bad input, aborts the other ranks of the pipeline and reports the cause to them.
+  // check(). Throws what `stage` and the communicator throw. Adds the position to each Error: this
+  // rank, its stage and micro-batch, and the result of another rank that it waited for (places.h).
+  // An error of this rank, such as bad input, aborts the pipeline's other ranks and reports the
+  // cause to them.
   void run(const Plan& plan, StageWork& stage);
 
-  // Makes progress on messages; to be called now and then while a stage computes.
+  // Makes progress on messages, and releases the memory of sent ones. To be called now and then
+  // while a stage computes.
   void poll();
 
   // Records a span for each entry, and for each wait for an input from another stage. `trace` must
@@ -77,12 +80,12 @@ class Executor {
   // The input of an entry: either received, or computed on this rank.
   struct Held {
     Tensor tensor;
-    bool pooled = false;
-    bool pending = false;
+    bool pooled = false;   // true if the tensor's memory is from the pool
+    bool pending = false;  // true until the received tensor is complete
     Boundary::Transfer transfer;
   };
   struct Outgoing {
-    Tensor tensor;  // memory of a received tensor, from the pool
+    Tensor tensor;  // the sent tensor; its memory is from the pool
     Boundary::Transfer transfer;
   };
   using Place = std::pair<int, int>;  // a micro-batch and a chunk
@@ -118,7 +121,7 @@ class Executor {
   bool keeps_activations_ = true;
   std::map<Place, Held> activations_;  // inputs of forward, keyed by the entry that needs them
   std::map<Place, Held> gradients_;    // inputs of backward, keyed by the entry that needs them
-  Tensor made_;  // result of the last entry, if another rank needs it; memory of the pool
+  Tensor made_;  // result of the last entry, if another rank needs it; its memory is from the pool
   std::deque<Outgoing> outgoing_;  // messages in the order of sending
   std::chrono::nanoseconds waited_{0};
   int activations_kept_ = 0;

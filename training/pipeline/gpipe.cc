@@ -4,9 +4,9 @@
 //   rank 1 |    F0 F1 F2 F3 .. .. B0 B1 B2 B3        memory: all m micro-batches on every rank
 //   rank 2 |       F0 F1 F2 F3 B0 B1 B2 B3
 //
-// (For three ranks; drawn with backwards as long as forwards.) Backwards take micro-batches in
-// ascending order, while the paper's take them in descending order. All schedules thus add
-// gradients in the same order.
+// (The picture has three ranks, and backwards that take as long as forwards.) Here backwards take
+// micro-batches in ascending order, so that all schedules add gradients in the same order; in the
+// paper they take them in descending order.
 //
 // Y. Huang et al.: GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism.
 // NeurIPS 2019. Section 2.2, figure 2c.

@@ -22,9 +22,10 @@ struct StageBatch {
   LossScales scales;
 };
 
-// Appends `table` micro-batches, as many as a step's table has, to `batches`: first `own`, this
-// rank's micro-batches, then copies of the last of these with weight 0. Throws
-// Error(invalid_argument) if `own` is empty.
+// Appends one step's micro-batches to `batches`: first `own`, this rank's micro-batches, then
+// copies of the last of them with weight 0. `table`: number of micro-batches that the schedule's
+// table has for a step, at least the size of `own`. Throws Error(invalid_argument) if `own` is
+// empty.
 void append_step(std::vector<StageBatch>& batches, std::span<const MicroBatch> own, int64_t table,
                  const LossScales& scales);
 
@@ -34,8 +35,8 @@ enum Sum : size_t { loss_sum, correct_sum, target_sum, first_named_sum };
 enum class StageMode : uint8_t {
   training,
   evaluation,  // forward only; keeps nothing for backward
-  // forward only, as in training, but without the head: units count the tokens of their experts,
-  // which backward will need
+  // forward only, with training's dropout and statistics, but without the head; units count their
+  // experts' tokens, because backward needs these counts
   counting,
 };
 
@@ -56,13 +57,14 @@ class ModelStage : public StageWork {
   const std::vector<std::pair<int, std::string>>& named_losses() const { return named_; }
   // Returns true if this rank computes any loss.
   bool has_losses() const;
-  // Returns the results of the run's micro-batches [first, first + count), in ascending order: for
-  // each the loss sum, the number of correct targets, the number of targets, then named_losses().
-  // Entries are 0 if another rank computes them, and for a micro-batch of weight 0.
+  // Returns the results of the run's micro-batches [first, first + count), in ascending order. Each
+  // list has the loss sum, the number of correct targets, the number of targets, and the losses of
+  // named_losses(). Values that another rank computes are 0, and so are all values of a micro-batch
+  // of weight 0.
   std::span<const std::vector<double>> found(size_t first, size_t count) const {
     return std::span(found_).subspan(first, count);
   }
-  // Returns the first unit on this rank with a NaN or an infinity in its output.
+  // Returns the first unit on this rank with a NaN or an infinity in its output or in a loss.
   const std::optional<int>& broken_unit() const { return broken_unit_; }
 
   Tensor shape_after(int chunk, int micro_batch) const override;
@@ -91,12 +93,12 @@ class ModelStage : public StageWork {
   std::function<void(const Action&)> on_update_;
   UnitHooks* hooks_ = nullptr;
   std::vector<std::pair<int, std::string>> named_;  // units and names
-  std::vector<std::vector<double>> found_;          // by micro-batch: results of found()
+  std::vector<std::vector<double>> found_;          // by micro-batch: the list of found()
   std::optional<int> broken_unit_;
 };
 
-// Makes progress on a pipeline's messages in the calls between units, and forwards these calls to
-// `inner`.
+// Forwards all calls to `inner`, and makes progress on a pipeline's messages after the forward and
+// after the backward of each unit.
 class PollingHooks : public UnitHooks {
  public:
   // Creates the hooks; `inner` and `executor` must outlive them.

@@ -133,7 +133,7 @@ class Pipelines {
 
   const Level& level_;
   size_t first_;
-  std::vector<std::vector<Choice>> best_;  // by end - first_, by workers
+  std::vector<std::vector<Choice>> best_;  // indexed by end - first_, then by workers
 };
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
@@ -252,7 +252,8 @@ Partition search(std::span<const Layer> layers, const Cluster& cluster, bool rep
     for (const Part& inner : Pipelines(ranks, outer.first).parts(outer.end)) {
       Stage stage{static_cast<int>(inner.first), static_cast<int>(inner.end)};
       stage.ranks = ranks_of(node, outer.workers, ranks.workers, rank, inner.workers);
-      // Gradients are summed between nodes once all ranks of the node's stage have them.
+      // Gradients are summed between nodes once all ranks of a node have them, so the sum contains
+      // the parameters of all stages in the node.
       stage.time = replicated(ranks.stage(inner), outer.workers,
                               parameter_bytes.at(outer.first, outer.end), nodes.link);
       if (inner.end < outer.end) {

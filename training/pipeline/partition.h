@@ -51,10 +51,10 @@ struct Stage {
   int first = 0;  // the stage has layers [first, end)
   int end = 0;
   std::vector<int> ranks;  // ascending; each has a replica of the stage
-  // Both times are in seconds per micro-batch. Replicas process several micro-batches at once, so
-  // the times are shorter than one micro-batch takes.
+  // Both times are in seconds per micro-batch. The replicas process different micro-batches at the
+  // same time, so a single micro-batch takes longer than these times.
   double time = 0;  // time of the stage, including sums of gradients
-  // time of sending activations to the next stage and gradients back; last stage: 0
+  // time of sending activations to the next stage and gradients back; 0 for the last stage
   double boundary = 0;
 };
 
@@ -87,10 +87,11 @@ struct Partition {
 //                                                 T^k(s + 1 -> j, m')))
 //
 // Limits: a stage either occupies whole nodes, all with the same inner stages, or is inside one
-// node. The cost of gradient sums assumes that the replicas' bytes share one link, once per round
-// of m micro-batches: a ring takes 1/m of that time, and so does accumulation of gradients over m
-// rounds. A boundary is one link, however many ranks are on either side. (The paper has no latency.
-// Here a link carries one message at a time, each with the link's latency.)
+// node. The cost of gradient sums assumes that gradients are summed after every m micro-batches,
+// and that the bytes of all replicas pass through one link. A ring takes 1/m of that time; so does
+// a sum after every m^2 micro-batches. A boundary is one link, however many ranks are on either
+// side. (The paper has no latency. Here a link carries one message at a time, each with the link's
+// latency.)
 //
 // O(layers^3 ranks_per_node^2 + layers^2 nodes^2). Throws Error(invalid_argument) for invalid
 // times, sizes and clusters, and if the parameters do not fit.

@@ -20,31 +20,34 @@ struct Placement {
   // The parameters of this rank that an earlier chunk on another rank also has. The other rank
   // counts them in norms and checkpoints.
   std::vector<int> copies;
-  // A parameter whose gradient is the sum of the parts of this rank and another pipeline rank.
+  // A parameter whose gradient is the sum of a term of this rank and a term of another pipeline
+  // rank.
   struct Joined {
     int parameter = 0;
     int peer = 0;
   };
   std::vector<Joined> joined;
-  bool has_shared_across = false;  // true if some pair of ranks shares a parameter
+  bool has_shared_across = false;  // true if chunks on different ranks share a parameter
 
   bool has_unit(int unit) const;
   bool has_loss() const { return own_chunks.back() + 1 == static_cast<int>(chunks.size()); }
 };
 
-// Computes the placement of rank `rank`. `cut`: the first unit of each chunk. Throws
-// Error(invalid_argument) for an invalid cut, or if a parameter is shared in a way that two stages
-// cannot sum.
+// Computes the placement of pipeline rank `rank`. `cut`: the first unit of each chunk. Throws
+// Error(invalid_argument) for an invalid cut, or if a parameter that different chunks share is on
+// more than two ranks.
 Placement make_placement(const Plan& plan, Model& model, const std::vector<int>& cut, int rank);
 
-// Returns for each unit the number of backward calls in this rank's plan.
+// Returns, for each unit of the model, how often pipeline rank `rank` runs its backward in the
+// plan. `units`: number of units of the model.
 std::vector<int64_t> passes_by_unit(const Plan& plan, const Placement& placement, int rank,
                                     int units);
 
-// Returns the estimated cost of each unit: the number of elements of its matrices.
+// Returns the estimated cost of each unit: the number of elements of its matrices on this rank, or
+// 0 for units such as an embedding, whose backward_needs_nothing().
 std::vector<double> estimated_costs(Model& model);
-// Returns the first unit of each chunk such that estimated costs are balanced (partition.h). Throws
-// as balanced_cut() does.
+// Returns the first unit of each chunk, for chunks of balanced estimated costs: calls
+// balanced_cut() of partition.h and throws as it does.
 std::vector<int> estimated_cut(Model& model, int chunks);
 
 }  // namespace tutti::training::pipeline

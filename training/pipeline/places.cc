@@ -9,7 +9,8 @@ std::string describe_stage(const Communicator& stages, int stage) {
   return cat(stages.describe(stage), ", stage ", stage);
 }
 
-// Returns the input of an entry; for the last chunk's backward, its own forward.
+// Returns the entry whose result `entry` needs: for the last chunk's backward the forward of that
+// chunk, for other entries input_of(). Returns nothing if the entry needs no result.
 std::optional<Entry> needed_by(const Entry& entry, const Schedule& schedule) {
   if (entry.kind != Kind::forward && entry.chunk + 1 == schedule.chunks) {
     return Entry{Kind::forward, entry.micro_batch, entry.chunk};

@@ -10,7 +10,8 @@
 
 namespace tutti::training::pipeline {
 
-// Returns true if other ranks reported the error, or caused it; false if this rank caused it.
+// Returns true for the codes of errors that another rank caused or reported, such as rank_died,
+// timeout and aborted.
 bool follows_from_other_rank(ErrorCode code);
 
 // An error with the positions of the ranks involved.
@@ -20,10 +21,12 @@ class PlacedError : public Error {
       : Error(error.code(), error.what(), {.where = where, .rank = error.rank()}) {}
 };
 
-// Returns the position of this rank in its plan, and what it needs: "rank 1 (node7, pid 1234),
-// stage 1, in the backward of micro-batch 3 through chunk 1, which needs the backward of
-// micro-batch 3 through chunk 2 on rank 2 (...), stage 2". Names the rank `culprit` if the action's
-// entry depends on that rank, otherwise the neighbouring stage.
+// Describes what this rank is doing, and the result of another rank that it waits for: "rank 1
+// (node7, pid 1234), stage 1, in the backward of micro-batch 3 through chunk 1, which needs the
+// backward of micro-batch 3 through chunk 2 on rank 2 (...), stage 2". If the action's entry needs
+// a result of rank `culprit`, directly or through other stages, the text has that result. Otherwise
+// it has the result that the entry needs directly, and then the culprit's stage. `culprit`: index
+// in `stages` of the rank that caused the error.
 std::string place_of(const Action& action, const Plan& plan, const Communicator& stages,
                      std::optional<int> culprit = std::nullopt);
 

@@ -29,14 +29,17 @@ struct Action {
   int peer = -1;  // actions `receive` and `send`: the other rank
   // index of the memory that has this micro-batch's activations in this chunk on this rank
   int slot = 0;
-  int version = 0;  // action `compute`: version of the weights, in updates since the start
+  // action `compute`: version of the weights that the entry uses; action `update`: version that the
+  // update creates. Versions count the updates since the start.
+  int version = 0;
   bool operator==(const Action&) const = default;
 };
 
 struct RankPlan {
   std::vector<Action> actions;
   std::vector<int> chunks;  // the chunks on this rank, ascending
-  int slots = 0;            // maximum number in use at once, one per micro-batch and chunk
+  // Maximum number of slots in use at once. A micro-batch has one slot in each chunk.
+  int slots = 0;
   // Maximum number of weight versions in use at once. A version is in use from the update that
   // creates it to its last use; the newest version is always in use.
   int versions = 1;
@@ -51,7 +54,7 @@ struct Plan {
   int rank_of(int micro_batch, int chunk) const {
     return forward_rank[schedule.cell({.micro_batch = micro_batch, .chunk = chunk})];
   }
-  std::vector<int> forward_rank;  // by cell; -1: no rank
+  std::vector<int> forward_rank;  // by cell: the rank that computes its forward
 };
 
 // needs_input() returns true if `entry` needs the result of another chunk. It returns false for the

@@ -36,8 +36,9 @@ Plan Plans::make(int64_t micro_batches, int64_t steps) const {
               .micro_batches = static_cast<int>(std::max<int64_t>(1, micro_batches) * steps),
               .virtual_stages = virtual_stages_};
   if (!flushed()) {
-    // In a single step no weights are delayed, so few micro-batches (a run's last ones) are
-    // allowed. Micro-batches of weight 0 are added up to the minimum of PipeDream-2BW.
+    // A single step, which may have few micro-batches (those at the end of a run), uses the initial
+    // weights only. For PipeDream-2BW the number is rounded up to its minimum; the caller passes
+    // micro-batches of weight 0 for the rest.
     const bool needs_more = steps == 1 && kind_.updates == Updates::delayed;
     const int64_t least = needs_more ? ranks_ - 1 : 1;
     shape.accumulated = static_cast<int>(std::max({int64_t{1}, least, micro_batches}));

@@ -22,10 +22,11 @@ class Plans {
   int chunks() const { return layout_.schedule.chunks; }
   // Returns one of the plans. All plans have the same chunks on the same ranks.
   const Plan& layout() const { return layout_; }
-  // Returns a plan for at least this many micro-batches per step. If the schedule needs more, the
-  // last ones have weight 0. Several steps have no flush in between, so only schedules without
-  // flushes support `steps` > 1.
+  // Returns a plan of `steps` steps, with at least `micro_batches` micro-batches in each. If the
+  // plan has more, the caller must pass micro-batches of weight 0 for the rest. There is no flush
+  // between the steps, so `steps` > 1 requires a schedule without flushes.
   const Plan& training(int64_t micro_batches, int64_t steps = 1);
+  // Returns a plan with forward entries only, for at least `micro_batches` micro-batches.
   const Plan& evaluation(int64_t micro_batches);
 
  private:

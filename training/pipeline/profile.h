@@ -31,15 +31,15 @@ struct UnitMessages {
 };
 
 struct Profile {
-  std::string model;               // description of the model
-  int64_t samples = 0;             // samples in the timed micro-batch
-  std::vector<Layer> layers;       // the model's units, in order
-  std::vector<UnitMemory> memory;  // by unit
-  std::vector<UnitMessages> messages;
+  std::string model;                   // description of the model
+  int64_t samples = 0;                 // samples in the timed micro-batch
+  std::vector<Layer> layers;           // the model's units, in order
+  std::vector<UnitMemory> memory;      // by unit
+  std::vector<UnitMessages> messages;  // by unit
 };
 
-// Profiles all units. They get random inputs of their shape (the first and the last one also
-// `batch`, which must be valid for them) and initial parameters. Times are medians of `runs` runs
+// Profiles all units. They read initial parameters and random inputs, except that the first unit
+// reads `batch`, and the last unit reads the targets of `batch`. Times are medians of `runs` runs
 // after a warm-up run. With options.checkpoint_units, backward includes recomputation. Units of one
 // kind and the same shapes share one measurement. Parameters that several units share are counted
 // in each of these units.

@@ -51,9 +51,9 @@ struct UnitRange {
 // Returns true if the unit's forward is recomputed in backward.
 bool is_checkpointed(const Model& model, const RunnerOptions& options, int unit);
 // Returns true if each tensor-parallel rank keeps only its rows of the unit's output. That requires
-// that the output is replicated, that the next unit in this part of the model is recomputed from
-// it, and that the unit's own backward does not read it (the unit is recomputed as well, or its
-// backward needs nothing).
+// options.partition_checkpoints, a replicated output, and that the next unit is in the same part of
+// the model and is recomputed from this output. The unit's own backward must not read the output,
+// because the unit is recomputed as well or its backward needs nothing.
 bool keeps_rows(const Model& model, const RunnerOptions& options, const UnitRange& part, int unit);
 
 // Factors with which backward starts (pass.h).
@@ -84,7 +84,7 @@ class ModelRunner {
   // The functions below run the whole model, one micro-batch at a time.
 
   // Runs forward and backward, which adds d(scaled losses)/dParameter to the gradients. Runs
-  // backward even if a loss is not finite, because its gradients inform the other ranks.
+  // backward even if a loss is not finite, because other ranks then see non-finite gradients.
   PassResult train(const MicroBatch& batch, const LossScales& scales, UnitHooks& hooks);
   PassResult evaluate(const MicroBatch& batch, UnitHooks& hooks);
   // Returns the logits of all positions, valid until the next call.
@@ -102,9 +102,9 @@ class ModelRunner {
   // `input`.
   Tensor forward(const Part& part, const MicroBatch& batch, ConstTensor input,
                  const LossScales& scales, UnitHooks& hooks);
-  // Returns the results of the slot's last forward. Blocks until they are computed, so it should be
-  // called after backward. The results are available until the slot's next forward. A part without
-  // the last unit has only its units' own losses.
+  // Returns the results of the slot's last forward. Blocks until they are computed, so call it
+  // after backward. The results are available until the slot's next forward. If the part does not
+  // contain the model's last unit, loss_sum and `correct` are 0.
   PassResult result(int slot);
   // Runs backward. Returns the gradient of the input, valid until the next call; empty if the part
   // begins with the model's first unit.
@@ -120,11 +120,11 @@ class ModelRunner {
 
   // Returns the maximum number of bytes of activations and temporaries.
   size_t activation_bytes() const;
-  // Returns, for each slot, the maximum number of bytes of its arena, which has what forward keeps
-  // for backward.
+  // Returns, for each slot, the maximum number of bytes of its arena, which contains the tensors
+  // that forward keeps for backward.
   std::vector<size_t> slot_bytes() const;
-  // Return the maximum number of bytes that were kept in files, and the maximum of these that were
-  // in memory at once.
+  // file_bytes() returns the maximum number of bytes that were kept in files. page_bytes() returns
+  // an upper bound of those that were in memory at the same time.
   size_t file_bytes() const;
   size_t page_bytes() const;
 

@@ -5,9 +5,9 @@
 //
 // The model is divided into `chunks` of consecutive units. A rank may have several chunks, and a
 // chunk may be on several ranks (Chimera), as the table's entries imply. Messages, memory slots and
-// versions of weights are derived (plan.h); the plan is proved (check.h), and its time predicted
-// (simulate.h). A pure function creates each table: one_f_one_b.cc and its neighbours
-// (schedules.h).
+// versions of weights are derived from the table (plan.h). The plan is proved (check.h), and its
+// time is predicted (simulate.h). Each table is created by a pure function (schedules.h), such as
+// the one in one_f_one_b.cc.
 #pragma once
 
 #include <cstddef>

@@ -40,9 +40,9 @@ struct ScheduleKind {
   // Returns an empty text, or the reason why there is no such schedule ("Chimera needs an even
   // number of ranks").
   std::string (*why_not)(const Shape& shape) = nullptr;
-  // Returns the smallest supported number of micro-batches that is at least `micro_batches`; the
-  // missing ones get weight 0. Called before why_not(), which may still reject other numbers of the
-  // shape; all numbers must be positive.
+  // Returns the smallest supported number of micro-batches that is at least shape.micro_batches;
+  // the caller adds micro-batches of weight 0. All numbers of the shape must be positive. Called
+  // before why_not(), which may still reject the shape's other numbers.
   int (*round_up)(const Shape& shape) = nullptr;
 };
 

@@ -83,7 +83,8 @@ Tasks tasks_of(const Plan& plan, const Costs& costs) {
   return tasks;
 }
 
-// Throws if a rank has not completed. Names the first such rank, and the entry at which it waits.
+// Throws an error if a rank has not completed. The error reports the first such rank, and the entry
+// at which it waits.
 void refuse_stuck(const Tasks& tasks, const std::vector<size_t>& done) {
   for (size_t rank = 0; rank < tasks.ranks.size(); ++rank) {
     if (done[rank] == tasks.ranks[rank].size()) continue;
@@ -93,8 +94,8 @@ void refuse_stuck(const Tasks& tasks, const std::vector<size_t>& done) {
   }
 }
 
-// Runs the table once. `clocks` has, for each rank, the time from which it may start; on return,
-// the time at which it ends.
+// Runs the table once. `clocks`, indexed by rank: initially the time at which the rank may start;
+// on return, the time at which it has completed its entries.
 std::vector<Span> run(const Tasks& tasks, std::vector<double>& clocks) {
   constexpr double kNotYet = -1;
   std::vector<double> made(tasks.results, kNotYet);
@@ -148,7 +149,7 @@ double steady_period(const Tasks& tasks, std::vector<double> clocks) {
     equal = same ? equal + 1 : 0;
   }
   if (equal == kEnough) return std::ranges::max(times);
-  // The times alternate from run to run, so their mean is returned.
+  // The times alternate from run to run, so the mean of the second half of the runs is returned.
   return (std::ranges::max(clocks) - half_way) / static_cast<double>(most_runs - most_runs / 2);
 }
 

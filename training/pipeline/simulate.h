@@ -1,4 +1,4 @@
-// Timeline of a plan's entries, given their costs: makespan and idle time.
+// Computes the timeline of a plan's entries, with its makespan and idle time, from their costs.
 #pragma once
 
 #include <vector>

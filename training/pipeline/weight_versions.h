@@ -37,8 +37,8 @@ class WeightVersions {
 
  private:
   ParameterStorage& storage_;
-  std::vector<int> uses_left_;    // by version: number of uses left
-  std::map<int, Tensor> copies_;  // key: the version
+  std::vector<int> uses_left_;    // by version: number of entries that will still use it
+  std::map<int, Tensor> copies_;  // older versions, keyed by version
   int newest_ = 0;
   int most_versions_ = 1;
 };

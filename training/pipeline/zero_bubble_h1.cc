@@ -1,6 +1,6 @@
 // ZB-H1: 1F1B with split backward. The previous rank waits for the gradient of the input (I), which
-// comes at least as early as in 1F1B. No rank waits for the gradient of the weights (W), which
-// comes p - 1 steps after its forward on every rank, when 1F1B would be idle.
+// is computed at least as early as in 1F1B. No rank waits for the gradient of the weights (W). On
+// every rank, W is computed p - 1 steps after its forward, at times when 1F1B would be idle.
 //
 //   rank 0 | F0 F1 F2 .. .. I0 W0 F3 I1 W1 F4 I2 W2 I3 W3 I4 W4
 //   rank 1 |    F0 F1 .. I0 F2 I1 W0 F3 I2 W1 F4 I3 W2 I4 W3 W4

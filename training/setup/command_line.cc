@@ -408,7 +408,8 @@ std::vector<std::string> CommandLine::without_aliases(const std::vector<std::str
   return read;
 }
 
-// Returns the known values of an option, or of the next positional argument.
+// Returns the known values of the option that is the last of `words` or, if that is not an option
+// with a value, the known values of the command's first positional argument.
 std::vector<std::string> CommandLine::values_after(const std::vector<std::string>& words) const {
   CLI::App* const command = command_named(words.front());
   const std::string option = words.back();

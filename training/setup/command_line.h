@@ -52,6 +52,8 @@ class Option {
   Option needs(const Option& other) const;
   // For lists: accepts "A,B" in one argument, instead of one value per occurrence of the option.
   Option separated_by_commas() const;
+  // For lists: takes one argument at each occurrence of the option, and keeps those of all
+  // occurrences.
   Option one_each_time() const;
   // Allows the option without a value; it then has the value `value`.
   Option or_alone(const std::string& value) const;
@@ -148,7 +150,7 @@ class CommandLine {
   std::string suggestion(const std::string& word) const;
   // Returns the words with aliases replaced, except the words of a program that a command starts.
   std::vector<std::string> without_aliases(const std::vector<std::string>& words) const;
-  // Returns the words for which the alias `word` stands; empty if `command` has no such alias.
+  // Returns the words that replace the alias `word`; nothing if `command` has no such alias.
   std::vector<std::string> meaning_of(const std::string& word, const CLI::App& command) const;
   void read(const std::vector<std::string>& words);
 

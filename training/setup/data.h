@@ -15,7 +15,8 @@ struct LoadedData {
   std::vector<std::unique_ptr<DataSet>> sets;
   uint64_t text_bytes = 0;           // number of bytes of texts
   std::vector<std::string> skipped;  // skipped files in directories of texts (data/text_files.h)
-  double bigram_entropy = 0;  // bigram entropy of the text, in nats; 0 unless there is exactly one
+  // bigram entropy in nats, if all texts together form one data set; otherwise 0
+  double bigram_entropy = 0;
 
   std::vector<const DataSet*> views() const;
   uint64_t examples() const;  // Returns the number of training examples.

@@ -47,8 +47,8 @@ const std::vector<ModelGroup>& model_groups() {
   return groups;
 }
 
-// Returns names of kinds for the help, with the names of groups in place of all kinds of a group:
-// "mlp, transformers". Uses only the groups from `first_group` on.
+// Returns names of kinds for the help. If `names` has all kinds of a group, the group's name
+// replaces them: "mlp, transformers". Groups with an index below `first_group` are not used.
 std::string in_groups(std::vector<std::string> names, size_t first_group = 0) {
   for (size_t i = first_group; i < model_groups().size(); ++i) {
     const ModelGroup& group = model_groups()[i];

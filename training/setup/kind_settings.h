@@ -18,7 +18,8 @@ struct KindSettings {
     std::string name;
     std::string meaning;
     std::shared_ptr<const Schema> schema;
-    // by model: its defaults, if models differ
+    // For an optimizer: pairs of a model's name and the defaults that suit that model, which
+    // override the defaults of `schema`.
     std::vector<std::pair<std::string, Json>> suits = {};
   };
   const char* object;  // such as "model"

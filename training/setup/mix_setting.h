@@ -8,14 +8,15 @@ namespace tutti::training {
 
 // Returns true if the run's model has layers that can be mixed.
 bool takes_mix(const RunOptions& options);
-// Returns the mix of a run, reading its file if it names one. Returns an empty mix if the run has
-// none, one tensor-parallel rank, or another kind of model. Throws Error(invalid_argument) for
-// invalid mixes, Error(system) for a file that cannot be read, and Error(unsupported) for
-// kSearchedMix.
+// Returns the mix that --mix sets; if the setting is the name of a file, reads the file. Returns an
+// empty mix if --mix is not set, if there is only one tensor-parallel rank, or if the model has no
+// layers that can be mixed. Throws Error(invalid_argument) for invalid mixes, Error(system) for a
+// file that cannot be read, and Error(unsupported) for kSearchedMix.
 Mix mix_of(const RunOptions& options);
-// Replaces the setting by one letter per layer of the model, so that every rank and every
-// checkpoint contains the letters. Throws as mix_of() does, and Error(unsupported) for options that
-// cannot be combined with a mix.
+// Replaces options.mix by one letter per layer of the model, so that every rank and every
+// checkpoint contains the letters; clears it if there is only one tensor-parallel rank or the model
+// has no layers that can be mixed. Throws as mix_of() does, and Error(unsupported) if there are
+// several pipeline stages.
 void settle_mix(RunOptions& options);
 
 }  // namespace tutti::training

@@ -181,7 +181,8 @@ std::string group_of(const std::string& key) {
   return "";
 }
 
-// Returns an optimizer's members that do not belong to its schedule.
+// Returns the members of an optimizer's configuration that only the optimizer reads. The run's
+// settings of the same object, such as optimizer.lr, are not included.
 Json own_members(const Json& optimizer, const Schema& schema) {
   Json own = Json::object();
   for (const auto& [name, value] : optimizer.items()) {
@@ -297,7 +298,7 @@ RunOptions options_of(const GivenOptions& given_options, const Json& base) {
   RunOptions options;
   Json file = base;
   if (!given_options.file.empty()) file = read_configuration_file(given_options.file);
-  RunOptions alone;  // reads the file alone, so that its errors name it
+  RunOptions alone;  // reads the file without the options, so that errors name the file
   read_options(file, alone, given_options.file.empty() ? "the configuration" : given_options.file);
   options.given = merged(file, given_options.settings);
   read_options(options.given, options);

@@ -44,7 +44,7 @@ struct RunOptions {
   bool overlaps_sums = true;
   ContextKind context_kind = ContextKind::automatic;
   bool partition_activations = false;
-  int64_t loss_chunk = 0;  // rows of logits computed at a time; 0: all tokens of a micro-batch
+  int64_t loss_chunk = 0;  // number of tokens whose logits are computed at a time; 0: all tokens
   double bucket_mib = 4;
   std::string resume;  // a step to resume, kNewestStep or kNewestStepOrNone; empty: a new run
   // computing threads per rank; none: the rank's share of its host's processors
@@ -58,10 +58,11 @@ struct RunOptions {
 
 // Adds all settings to `schema`, except those of models and optimizers.
 void describe(Schema& schema, RunOptions& options);
-// Applies a configuration to `options`. Throws Error(invalid_argument) that names the fault;
-// `where` is the file.
+// Applies a configuration to `options`. Throws Error(invalid_argument) for invalid settings.
+// `where`: the file of the configuration, which errors name.
 void read_options(const Json& configuration, RunOptions& options, const std::string& where = {});
-// Returns all settings, once they are settled. Reading them again yields the same run.
+// Returns all settings except those, such as --resume, that apply only to the start of a run.
+// `options` must be settled. Reading the result again yields the same run.
 Json written(const RunOptions& options);
 
 ModelContext model_context(const RunOptions& options, const MeshPlace& place = {},
@@ -78,9 +79,9 @@ void add_run_options(Command command, GivenOptions& given_options);
 // Adds only the options that determine how a model computes, --precision and --recompute, for other
 // commands that build models.
 void add_pass_options(Command command, GivenOptions& given_options);
-// Returns the options: the file (or `base`, without a file), overridden by the words. Throws
-// UsageError for settings that have no effect together with the other settings, and as
-// read_options() does.
+// Returns the options: the settings of the file or, without a file, of `base`, overridden by
+// given_options.settings. Throws UsageError (settings of the file: Error(invalid_argument)) for
+// settings that have no effect together with the other settings, and as read_options() does.
 RunOptions options_of(const GivenOptions& given_options, const Json& base = Json::object());
 
 // Parses options as on the command line ("--layers=2"). The options override the settings of the

@@ -33,7 +33,8 @@ void in_range(const char* option, double value, double least, double most) {
               {.remedy = cat("use a number from ", least, " to ", most)});
 }
 
-// Returns true if ranks wait for each other inside each micro-batch.
+// Returns true if ranks wait for each other inside each micro-batch (synchronized batch
+// normalization).
 bool synchronizes(const Json& model) { return model.value("sync_bn", false); }
 
 // Settles the run's size: steps, samples, micro-batches.
@@ -99,7 +100,8 @@ void settle_last_rate(RunOptions& options) {
   options.min_rate.reset();
 }
 
-// Freezes the second moment when the warm-up ends.
+// Checks the options of 1-bit Adam, and sets the optimizer to freeze the second moment when the
+// warm-up ends.
 void settle_one_bit_adam(RunOptions& options) {
   TrainOptions& training = options.training;
   const std::string name = training.optimizer.at("name");
@@ -167,14 +169,15 @@ void check_is_pipeline_schedule(const std::string& schedule) {
                .remedy = cat("use --lr-schedule ", schedule)});
 }
 
-// Checks the pipeline before ranks exist.
+// Settles the pipeline's options, and checks them without communication.
 void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
   ReplicaOptions& replica = options.training.replica;
   PipelineOptions& pipeline = replica.pipeline;
   const pipeline::ScheduleKind& kind = pipeline::schedule_named(pipeline.schedule);
   const int stages = options.mesh.pipeline;
   pipeline.schedule = kind.name;
-  // The default is two chunks per rank, if the model has enough units.
+  // The default is two chunks per rank if the schedule supports several and the model has enough
+  // units, otherwise one.
   const bool has_two = kind.has_virtual_stages && std::ssize(model.units()) >= 2 * stages;
   if (!options.is_given("parallel.virtual")) pipeline.virtual_stages = has_two ? 2 : 1;
   pipeline::Plans plans(pipeline.schedule, stages, pipeline.virtual_stages);
@@ -217,7 +220,7 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
                  plans.flushed() ? 1 : 2);
 }
 
-// Settles the start of the run: new, or continued from another run.
+// Settles how the run starts: as a new run, or resumed from a checkpoint.
 void settle_start(RunOptions& options) {
   TrainOptions& training = options.training;
   training.resume = !options.resume.empty();
@@ -266,7 +269,7 @@ void check_tensor_ranks(const RunOptions& options, Model& model) {
       {.where = "--tp", .remedy = "remove the option, or use gpt2, llama, perceptron or convnet"});
 }
 
-// Throws for models whose samples context ranks cannot divide.
+// Throws if there are several context ranks, over which the model's samples cannot be divided.
 void check_context_ranks(const RunOptions& options, const Model& model) {
   if (options.mesh.context == 1 || model.takes_parts_of_samples()) return;
   throw Error(ErrorCode::unsupported,
@@ -274,7 +277,7 @@ void check_context_ranks(const RunOptions& options, const Model& model) {
               {.where = "--cp", .remedy = "remove the option, or use gpt2 or llama"});
 }
 
-// Throws for models whose images a grid of ranks cannot divide.
+// Throws if there are several spatial ranks, over which the model's images cannot be divided.
 void check_spatial_ranks(const RunOptions& options, const Model& model) {
   if (options.mesh.spatial.ranks() == 1 || model.takes_tiles()) return;
   throw Error(ErrorCode::unsupported,
@@ -282,7 +285,8 @@ void check_spatial_ranks(const RunOptions& options, const Model& model) {
               {.where = "--spatial", .remedy = "remove the option, or use resnet or unet"});
 }
 
-// Throws for models whose experts expert-parallel ranks cannot divide.
+// Throws if there are several expert-parallel ranks, and the model has no experts or gradients are
+// compressed.
 void check_expert_ranks(const RunOptions& options, Model& model) {
   if (options.mesh.expert == 1) return;
   if (model.expert_load() == nullptr) {
@@ -307,10 +311,10 @@ void check_gemm_format(const RunOptions& options) {
                .remedy = "remove the option, or use gpt2 or a model of the llama family"});
 }
 
-constexpr int64_t kSlices = 8;  // default, which 1, 2, 4 and 8 tensor-parallel ranks can divide
+constexpr int64_t kSlices = 8;  // default for 1, 2, 4 and 8 tensor-parallel ranks
 
-// Settles the slices, which are the leaves of a binary tree; each tensor-parallel rank has a branch
-// of it.
+// Settles the number of slices. They are the leaves of a binary tree, of which each tensor-parallel
+// rank has a branch. The default for 3 ranks is 24, for 16 ranks 16.
 void settle_slices(RunOptions& options) {
   std::optional<int64_t>& slices = options.training.cut_slices;
   const int64_t ranks = options.mesh.tensor;
@@ -331,8 +335,8 @@ void settle_slices(RunOptions& options) {
 
 // In deterministic mode, makes context ranks compute as tensor-parallel ranks that share rows.
 // Tokens are divided between layers and gathered inside them, and each rank has a branch of every
-// sum's tree, whose bits do not depend on the number of ranks. If the model cannot be divided that
-// way, context ranks divide tokens nevertheless.
+// sum's tree, whose bits do not depend on the number of ranks. If the model or the optimizer cannot
+// be divided that way, context ranks divide tokens as outside of deterministic mode.
 void settle_context(RunOptions& options, int ranks) {
   if (options.mesh.context == 1 || !settings().get_bool("TUTTI_DETERMINISTIC")) return;
   if (takes_mix(options)) return;

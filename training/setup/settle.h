@@ -7,8 +7,10 @@
 
 namespace tutti::training {
 
-// Completes options.training with the sizes of the run and of steps, for this number of ranks.
-// Throws Error(invalid_argument) for options that cannot be combined.
+// Completes `options`, in particular options.training: replaces defaults and settings that depend
+// on the number of ranks, on the model or on the data by their values. `examples`: number of
+// training examples. Throws Error(invalid_argument) or Error(unsupported) for options that cannot
+// be combined.
 void settle(RunOptions& options, int ranks, uint64_t examples);
 
 }  // namespace tutti::training

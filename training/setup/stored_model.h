@@ -6,9 +6,10 @@
 
 namespace tutti::training {
 
-// Returns the configuration of the model that checkpoint.initial of a run's configuration names, or
-// of the run that is resumed. Returns null if there is none, or if the configuration names another
-// kind of model. Throws Error if checkpoint.initial cannot be read.
+// Returns the configuration of the model of the run that is resumed or, if there is no such run
+// yet, of the model in checkpoint.initial. `run`: a run's configuration, which contains
+// checkpoint.initial. Returns null if there is no stored model, or if `run` has another kind of
+// model. Throws Error if checkpoint.initial cannot be read.
 Json stored_model(const Json& run);
 
 }  // namespace tutti::training

@@ -38,12 +38,12 @@ bool is_mesh(const MeshShape& shape, int ranks) {
 
 using Clock = std::chrono::steady_clock;
 
-// Timeout of spares, which wait for as long as a run takes.
+// Timeout of the barrier at the end of a run, in which spares wait for as long as the run takes.
 constexpr std::chrono::hours kForever{24 * 365 * 10};
 // Maximum number of consecutive agreements without a loss of ranks and without a new session.
 constexpr int kMostVainTries = 3;
 
-// Returns true if the job may have lost a rank, false if the error is of the run itself.
+// Returns true if the loss of a rank may have caused the error, false if the run itself caused it.
 bool may_be_a_death(const Error& error) {
   return error.code() == ErrorCode::rank_died || error.code() == ErrorCode::connection_lost ||
          error.code() == ErrorCode::aborted;
@@ -116,7 +116,7 @@ class SurvivingRun {
   int first_size_;
   int own_number_;              // this process's rank in the first world
   std::vector<uint64_t> here_;  // by rank in the first world: 1 if the rank is alive
-  Continuation after_;          // reason for the next session
+  Continuation after_;          // the deaths after which the next session continues the run
   bool over_ = false;           // true if the run cannot continue, even if the error may be a death
   bool settled_ = false;        // true once the first session has settled options_
   bool continues_ = false;
@@ -275,7 +275,8 @@ bool SurvivingRun::continues_after(const Error& error) {
   return true;
 }
 
-// Throws if the error recurs at the same step without losses, because it is then not a death.
+// Throws if the error recurs at the same step and no rank was lost, because its cause is then not a
+// death.
 void SurvivingRun::require_progress(const Error& error, const Communicator& left, uint64_t step) {
   if (continues_ && left.size() == world_.size() && step_before_ == step) end(error);
   step_before_ = step;
@@ -333,7 +334,8 @@ void SurvivingRun::find_state(const Error& error) {
   }
 }
 
-// Decides how the next session uses the directory. Returns true if there is a step of this run.
+// Decides how the next session uses the checkpoint directory. Returns true if the directory has a
+// step of this run.
 bool SurvivingRun::continue_from_directory(bool begun) {
   TrainOptions& training = options_.training;
   if (training.checkpoint.empty()) return false;

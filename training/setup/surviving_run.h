@@ -31,7 +31,7 @@ struct SurvivalOptions {
 // The deaths after which a session continues the run.
 struct Continuation {
   std::vector<int> lost_ranks;  // ranks in the job that were lost since the last session, ascending
-  uint64_t last_step = 0;       // last step that was completed before they were lost
+  uint64_t last_step = 0;       // last step that was completed before these ranks were lost
 };
 
 // Function that each training rank runs with its session. `after`: null in the run's first session.
@@ -39,9 +39,9 @@ using Conduct = std::function<int(Session& session, const Continuation* after)>;
 
 // Collective over `world`. Runs sessions until the run ends. A rank that is asked to stop while
 // others are not (TrainOptions::stop_requested) leaves, and returns 128 + the signal's number; the
-// others continue. Returns the result of the last session's `conduct`, or 0 on a spare that was
-// never needed. Throws errors other than deaths, and Error(rank_died) if too few ranks survive, or
-// there is no state from which to continue.
+// others continue. Returns the result of the last session's `conduct`, or 0 on a rank that was a
+// spare in the last session. Throws errors other than deaths, and Error(rank_died) if too few ranks
+// survive, or if there is no state from which the run can continue.
 int run_with_survivors(Communicator world, RunOptions options, LoadedData data,
                        const SurvivalOptions& survival, const Conduct& conduct);
 

@@ -46,7 +46,7 @@ struct TrainOptions {
   std::string compression_only = "*";  // pattern of parameter names (hooks/selection.h)
 
   // Deterministic mode: number of slices of the computations that tensor-parallel ranks share
-  // (core/slices.h). None: they are not sliced.
+  // (core/slices.h). Unset: the computations are not sliced.
   std::optional<int64_t> cut_slices;
 
   // Number of steps between pipeline flushes, for schedules without a flush per step, or between
@@ -81,9 +81,11 @@ struct TrainOptions {
   bool digest = false;    // true: hash the parameters at the end (TrainResult::digests)
   bool profile = false;   // true: profile this rank's steps (TrainResult::profile)
   std::string straggler;  // slowdowns of ranks (stragglers.h)
-  // Called in each step, after its gradients are computed. Returns a signal's number once this rank
-  // is to stop, otherwise 0. All ranks then stop after that step, and save it. Must be set on all
-  // ranks or on none. With `copies`: see Departure.
+  // Returns the number of a signal once this rank is to stop, otherwise 0. Called in each step,
+  // after the gradients are computed, and between steps. If it returns a signal on any rank, all
+  // ranks stop after the same step, which finish() saves if there is a checkpoint directory. Must
+  // be set on all ranks or on none. With `copies`, a request to only some ranks leads to a
+  // Departure.
   std::function<int()> stop_requested;
   // Copies of the ranks' state in memory (survival/), updated every `copy_every` steps. `kept` is
   // the state from which a continued run starts.
@@ -95,7 +97,7 @@ struct TrainOptions {
   Json configuration = Json::object();
 };
 
-// Returns the step after which the ranks flush next, if they start from a flush with step `step`.
+// Returns the last step before the next flush. `step`: the first step after the previous flush;
 // `steps`: number of steps of the run.
 uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps);
 

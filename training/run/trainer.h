@@ -19,9 +19,10 @@
 
 namespace tutti::training {
 
-// Thrown in a run that survives deaths when some ranks, but not all, have been asked to stop for at
-// least a second: those ranks leave, and the others continue without them. Thrown on all ranks
-// after the same step, whose state they have in memory.
+// Ends the steps of a run that survives deaths, because some ranks, but not all, were asked to stop
+// at least a second ago, or because ranks left at this step of the run that is replayed. These
+// ranks leave, and the others continue without them. Thrown on all ranks after the same step, after
+// a copy of the state is stored in memory.
 class Departure : public Error {
  public:
   Departure(const std::string& what, int signal)
@@ -65,7 +66,7 @@ struct TrainResult {
   std::string digest;  // with servers: digest of the model's values (checkpoint/checksum.h)
   std::vector<std::string> digests;  // if requested: digests of each rank's parameters
   MemoryReport memory;
-  // Resident memory of this rank's process in bytes, including libraries (process_memory.h).
+  // Proportional set size of this rank's process in bytes, including libraries (process_memory.h).
   int64_t process_bytes = 0;
   PipelineReport pipeline;
   std::optional<StepProfile> profile;  // set with TrainOptions::profile
@@ -77,7 +78,7 @@ struct TrainResult {
   int checkpoints = 0;            // number of checkpoints saved in this process
   double checkpoint_seconds = 0;  // seconds for which checkpoints blocked training on this rank
   std::string run;                // ID of the run; empty without a checkpoint directory
-  int stopped_by = 0;             // result of stop_requested()
+  int stopped_by = 0;             // signal that ended the steps (stop_requested()); 0: none
 };
 
 // Runs training on one rank, a step at a time. Collective: all ranks make the same calls with the
@@ -94,9 +95,10 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Runs the next step and returns its report. Returns nothing after the last step, and once the
-  // ranks were asked to stop. With a schedule without a flush per step, steps run in stretches up
-  // to a flush, and are then reported one by one.
+  // Runs the next step and returns its report. Returns nothing after the last step, or if a rank
+  // was asked to stop; throws Departure if only some ranks leave. If the schedule does not flush
+  // after each step, one call runs all steps up to the next flush, and further calls report these
+  // steps.
   std::optional<StepReport> next();
   // Evaluates the model on the held-out data.
   Evaluation validate();
@@ -104,14 +106,14 @@ class Trainer {
   // Error(invalid_argument) without a directory, and between flushes if the schedule does not flush
   // after each step.
   void save();
-  // Ends the run: saves it if it has a directory, writes the trace and, after the last step,
-  // validates.
+  // Ends the run: saves the last computed step if there is a checkpoint directory, writes the trace
+  // if TrainOptions::trace is set, and validates if all steps of the run are done.
   TrainResult finish();
 
-  // Return the number of steps of the run, and the number done so far, earlier processes included.
-  uint64_t steps() const;
+  uint64_t steps() const;  // Returns the number of steps of the run.
+  // Returns the number of steps that next() has reported, including steps of earlier processes.
   uint64_t step() const;
-  int saves() const;  // number of checkpoints saved in this process
+  int saves() const;  // Returns the number of checkpoints saved in this process.
   Replica& replica();
 
  private:

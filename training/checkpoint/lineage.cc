@@ -40,7 +40,8 @@ const StepFolder* find(const std::vector<StepFolder>& steps, std::optional<int64
   return found == steps.end() ? nullptr : &*found;
 }
 
-// Returns the run to continue.
+// Returns the ID of the run to continue: the run of the step `named` or, if that step is missing or
+// unreadable, the only run in the directory. Throws if there are several runs.
 std::string run_of(const std::vector<StepFolder>& steps, const std::string& directory,
                    std::optional<int64_t> named) {
   if (const StepFolder* seen = find(steps, named)) return seen->run;
@@ -61,7 +62,7 @@ std::string listed(const std::vector<StepFolder>& steps) {
   return text;
 }
 
-// Returns the steps that may be resumed, in the order of preference.
+// Returns the steps that may be resumed, the preferred one (the newest) first.
 std::vector<int64_t> candidates(const std::vector<StepFolder>& steps, const std::string& run,
                                 std::optional<int64_t> wanted, std::optional<int64_t> latest) {
   std::vector<int64_t> all;

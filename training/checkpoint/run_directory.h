@@ -49,8 +49,9 @@ class RunDirectory {
                const StepCheck& check = &Checkpoint::verify_alone);
   // Returns true if this start resumes a run.
   static bool resumes(const std::string& directory, const RunStart& start);
-  // Throws what the constructor would throw, without reading the steps' files. Returns the step
-  // that would be resumed according to the manifests.
+  // Throws what the constructor would throw, except errors of the fence and of the steps' tensor
+  // files, which it does not read. Creates the directory for a new run. Returns the step that would
+  // be resumed according to the manifests, or nothing for a new run.
   static std::optional<ChosenStep> check(const std::string& directory, const RunStart& start);
 
   const std::string& path() const { return path_; }

@@ -1,5 +1,5 @@
 // Converts text files to token files, for `tutti tokenize`. Memory use is independent of the text's
-// size. By default, all processors encode.
+// size. By default, one thread per processor encodes.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,8 @@ struct TokenizeResult {
 // Writes the tokens of the files' documents, one after the other. The output does not depend on the
 // number of threads. Tokens of prompts are marked as non-targets. Calls `progress` now and then
 // with the number of bytes done. The output files appear, or replace older ones, only once
-// everything is written. Throws Error about a path, the disk, or options.
+// everything is written. Throws Error for unreadable files, a full disk, invalid options, and data
+// that leave no training or validation tokens.
 TokenizeResult tokenize_files(const std::vector<TextFile>& files, const Tokenizer& tokenizer,
                               const TokenizeOptions& options,
                               const std::function<void(uint64_t bytes_done)>& progress);

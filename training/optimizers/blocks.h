@@ -1,5 +1,5 @@
-// Runs optimizers' work in fp32, block by block, in the first-level cache. An update is therefore
-// the same few loops over floats for all types in memory.
+// Converts pieces of parameters to fp32 block by block, so that a block stays in the first-level
+// cache, and an optimizer's update needs loops over floats only, whatever the types in memory.
 #pragma once
 
 #include <array>

@@ -58,7 +58,8 @@ void ExactSum::add(const ExactSum& other) {
   if (++pending_ >= kMaxPending) carry();
 }
 
-// Carries. On return all digits but the last, which has the sign, are in [0, 2^32).
+// Propagates the carries. On return all digits are in [0, 2^32), except the last one, which has the
+// sign.
 void ExactSum::carry() {
   for (size_t i = 0; i + 1 < kDigits; ++i) {
     limbs_[i + 1] += limbs_[i] >> kDigitBits;

@@ -14,7 +14,7 @@ struct MuonOptions {
   double momentum = 0.95;  // in [0, 1)
   bool nesterov = true;
   int64_t iterations = 5;     // number of Newton-Schulz steps
-  double weight_decay = 0.0;  // decoupled; applies to all parameters with weight decay
+  double weight_decay = 0.0;  // decoupled; applies to all parameters with ParameterSpec::decays
   // Fraction of the learning rate with which AdamW updates the other parameters.
   double adam_scale = 0.05;
   AdamMoments moments = {};

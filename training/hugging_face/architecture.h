@@ -40,8 +40,8 @@ struct Architecture {
 
 inline constexpr std::string_view kOutputLayer = "lm_head.weight";
 
-// Returns the architecture that a config.json names. Throws Error(unsupported) that lists the known
-// architectures.
+// Returns the architecture that a config.json names. If it is unknown, throws Error(unsupported)
+// that lists the known architectures.
 const Architecture& architecture_of(const ConfigReader& config);
 // Returns the first architecture that can represent `model`, a complete configuration. Throws
 // Error(unsupported) if there is none.

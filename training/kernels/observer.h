@@ -23,7 +23,7 @@ class KernelObserver {
   virtual void on_kernel(const KernelCall& call) = 0;
 };
 
-// The observer of the calling thread's kernel calls; null: none.
+// The observer of the calling thread's kernel calls; null if there is none.
 inline constinit thread_local KernelObserver* kernel_observer = nullptr;
 
 // Makes `observer` receive the kernel calls of the constructing thread while the object exists.

@@ -65,9 +65,9 @@ FileMemory::FileMemory(const std::string& directory, size_t bytes)
       mapped_(round_up(std::max<size_t>(bytes, 1))) {
   struct ::statvfs disk {};
   if (::fstatvfs(file_.get(), &disk) == 0 && disk.f_bavail * disk.f_frsize < mapped_) {
-    refuse(directory, bytes, ENOSPC);  // refuses instead of filling the disk for other programs
+    refuse(directory, bytes, ENOSPC);  // before the file fills a disk that other programs use
   }
-  // Allocates the blocks now: if there were no room when a page is written, the process would end.
+  // Allocates the blocks now, because a page that is written when the disk is full raises SIGBUS.
   if (const int error = ::posix_fallocate(file_.get(), 0, static_cast<off_t>(mapped_));
       error != 0) {
     refuse(directory, bytes, error);

@@ -280,8 +280,8 @@ ConstTensor spread_out(ConstTensor rows, std::vector<float>& memory) {
   return copied;
 }
 
-// Selects the operands of a tile that are copied: those for which a copy is cheap compared with the
-// products.
+// Selects the operands of a tile that are copied: operands whose row stride makes reading columns
+// slow (collides()), and for which a copy is cheap compared with the products.
 struct Copied {
   bool left, right;
 

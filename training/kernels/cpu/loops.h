@@ -1,6 +1,7 @@
 // Table of the loops behind elementwise.h, normalization.h, attention.h ..., per instruction set
-// and element type. Pointers are to elements of the type, except those named `values`: float, or
-// double for f64. Outputs may alias inputs of the same shape.
+// and element type. Void pointers point to elements of the type. Exceptions are intermediate
+// results (names that end in `values`, statistics, sums, other_lses, cos_sin): float, or double for
+// f64. Outputs may alias inputs of the same shape.
 #pragma once
 
 #include <cstdint>

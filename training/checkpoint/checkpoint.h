@@ -64,7 +64,7 @@ class Checkpoint : public PiecewiseSource {
 
   // true if the job has already verified all files
   bool is_verified_ = false;
-  mutable std::vector<std::optional<File>> files_;  // indexed by file; empty: not opened yet
+  mutable std::vector<std::optional<File>> files_;  // indexed by file; unset until it is opened
 };
 
 }  // namespace tutti::training

@@ -25,7 +25,7 @@ Checkpoint opened(const std::string& directory, int64_t step) {
               cat(checkpoint.path(), " was renamed: it holds step ", checkpoint.manifest().step));
 }
 
-// Returns the step that `latest` names; none if the file is unreadable.
+// Returns the step that `latest` names, or nothing if the file is unreadable.
 std::optional<int64_t> readable_latest(const std::string& directory) {
   try {
     return latest_step(directory);

@@ -23,7 +23,7 @@ struct TensorPiece {
   std::vector<int64_t> shape;  // shape of the whole tensor
   int64_t first = 0;  // index of the piece's first element in the tensor or, if set, in the slice
   ConstTensor data;   // values of the piece, 1 x count
-  // slice of the tensor that contains the piece; none: the whole tensor
+  // slice of the tensor that contains the piece; unset: the whole tensor
   std::optional<Slice> slice = {};
   // If set, the values are read from this source when the file is written, and occupy no memory
   // before that.

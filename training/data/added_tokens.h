@@ -21,7 +21,7 @@ class AddedTokens {
 
   struct Part {
     std::string_view text;
-    std::optional<int32_t> token;  // the token whose text this is; none: ordinary text
+    std::optional<int32_t> token;  // the token whose text this is; unset for ordinary text
   };
   // Splits the text into tokens and ordinary text, in order. If several tokens begin at the same
   // place, the longest matches.

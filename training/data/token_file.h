@@ -67,8 +67,8 @@ class TokenFile {
 
   // Returns the properties in the header, if present. Otherwise derives them from the tokens, or
   // from a part of the tokens in a file above kReadWhole. The vocabulary's size is 256 if all
-  // tokens are below 256; that of the format's model (GPT-2 or Llama 3) if all tokens are below it;
-  // otherwise large enough for the largest token. Throws Error as read() does.
+  // tokens are below 256; the size for the format's model (GPT-2 or Llama 3) if all tokens are
+  // below that size; otherwise large enough for the largest token. Throws Error as read() does.
   TokenSummary summary() const;
 
  private:

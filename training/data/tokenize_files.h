@@ -20,7 +20,7 @@ struct TokenizeOptions {
   // fraction of the files' bytes that is held out, above 0 and below 1
   double validation_share = 0.1;
   DocumentFields fields;
-  // token that is written after each document; none: texts are joined
+  // token that is written after each document; unset: texts are joined
   std::optional<int32_t> end_of_text;
   int threads = 0;  // number of encoding threads; 0: one per processor
 };

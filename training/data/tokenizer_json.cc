@@ -331,7 +331,7 @@ class TokenizerReader {
     frame.before.insert(frame.before.begin(), before.begin(), before.end());
   }
 
-  // Sets the marker if the normalizer's only replacement is that of blanks.
+  // Sets the marker if the normalizer's only replacement replaces blanks.
   void find_marker() {
     for (const auto& [from, to] : description_.normalizer.replacements) {
       const bool only = description_.normalizer.replacements.size() == 1;

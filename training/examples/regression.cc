@@ -49,8 +49,8 @@ class Hidden : public Unit {
 };
 
 // The last unit, which computes a loss (here SquaredError). To use another loss, set pass.loss in
-// forward(), and begin backward() with pass.loss_scale times the derivative of the loss with
-// respect to the predictions.
+// forward(), and begin backward() with pass.loss_scale times the derivative of the sum of the
+// losses with respect to the predictions.
 class Predict : public Unit {
  public:
   explicit Predict(ParameterTable& table)

@@ -30,8 +30,8 @@ struct Architecture {
   void (*describe)(const Json& model, Json& config);
   // Returns true if a parameter is stored transposed.
   bool (*is_transposed)(std::string_view parameter);
-  // Returns true for a tensor that is not a parameter, which files of earlier versions contain.
-  // `name`: the tensor's name without the prefix.
+  // Returns true for a tensor that is not a parameter, such as a causal mask; files of earlier
+  // versions of transformers contain such tensors. `name`: the tensor's name without the prefix.
   bool (*is_constant)(std::string_view name);
 
   std::string tensor_name(std::string_view parameter) const;

@@ -24,7 +24,7 @@ struct ConvolutionShape {
   // Number of equal groups of input and output channels; each group of outputs reads one group of
   // inputs.
   int64_t groups = 1;
-  std::optional<WindowTile> tile = {};  // none: all windows that fit into the image
+  std::optional<WindowTile> tile = {};  // unset: all windows that fit into the image
 
   WindowTile windows() const { return tile ? *tile : WindowTile::all(input, window); }
   ImageShape output() const {

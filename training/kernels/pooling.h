@@ -14,7 +14,7 @@ namespace tutti::training {
 struct PoolingShape {
   ImageShape input;
   Window window;                        // must have dilation 1
-  std::optional<WindowTile> tile = {};  // none: all windows that fit into the image
+  std::optional<WindowTile> tile = {};  // unset: all windows that fit into the image
 
   WindowTile windows() const { return tile ? *tile : WindowTile::all(input, window); }
   ImageShape output() const {

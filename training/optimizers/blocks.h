@@ -22,7 +22,8 @@ struct UpdateBlock {
   int64_t first;                      // index in the piece of the block's first element
   std::span<float> values;            // fp32: the master's values, or a copy of the model's values
   std::span<const float> gradients;   // fp32, before they are multiplied by gradient_factor
-  std::array<float*, 2> states = {};  // the states, in the order of state_names(); null: none
+  // the states, in the order of state_names(); null if there are fewer
+  std::array<float*, 2> states = {};
 
   int64_t size() const { return static_cast<int64_t>(values.size()); }
 };

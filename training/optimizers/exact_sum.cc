@@ -91,7 +91,7 @@ double ExactSum::value() const {
         (digits << kDigitBits) + static_cast<uint64_t>(magnitude.limbs_[static_cast<size_t>(i)]);
   }
   int weight = kLowestBit + (top - 2) * kDigitBits;
-  // 64 bits suffice to round to 53 if the last one is a sticky bit for the rest.
+  // 64 bits suffice to round to 53 bits if the last bit is a sticky bit for all lower bits.
   bool more = std::any_of(magnitude.limbs_.begin(), magnitude.limbs_.begin() + (top - 2),
                           [](int64_t limb) { return limb != 0; });
   while (digits >> 64 != 0) {

@@ -144,7 +144,7 @@ int64_t planned_messages(const pipeline::RankPlan& rank) {
 struct PlannedActivations {
   int64_t memory = 0;
   int64_t files = 0;
-  int64_t pages = 0;  // maximum bytes of these files in memory at once
+  int64_t pages = 0;  // maximum bytes of the files that are in memory at once
 };
 
 // Returns the bytes of activations of a rank: the sum over its slots, each as large as the largest

@@ -77,7 +77,7 @@ class MemoryPlan {
   std::vector<Stage> stages_;
 };
 
-// Returns the sum of the report's kinds of memory, without files.
+// Returns the total memory of a report in bytes. Excludes files, except their pages in memory.
 int64_t total(const MemoryReport& memory);
 
 }  // namespace tutti::training

@@ -57,7 +57,7 @@ struct TrainOptions {
   uint64_t validate_every = 0;  // in steps; 0: only at the end
   uint64_t validation_samples = 65536;
 
-  std::string checkpoint;         // a directory; empty: none
+  std::string checkpoint;         // directory of the run's checkpoints; empty: saves none
   uint64_t checkpoint_every = 0;  // in steps; 0: only at the end
   int keep = 2;
   // True: write checkpoints in the background, from a copy in memory (MemoryReport::copies).
@@ -68,7 +68,7 @@ struct TrainOptions {
   // (checkpoint/run_directory.h). The run must have the settings with which it was saved, except
   // layout settings and those in `allow_changed` (configuration.h).
   bool resume = false;
-  std::optional<int64_t> resume_step;  // step to resume; none: the newest
+  std::optional<int64_t> resume_step;  // step to resume; unset: the newest step
   bool resume_or_new = false;          // true: start a new run if the directory has no step
   std::vector<std::string> allow_changed;
   // true: replace the run in the directory once this run saves its first step

@@ -35,7 +35,7 @@ class Departure : public Error {
 };
 
 struct StepReport {
-  uint64_t step = 0;  // number of the step, from 1
+  uint64_t step = 0;  // the step, counted from 1
   uint64_t steps = 0;
   StepResult result;
   double learning_rate = 0;
@@ -72,13 +72,13 @@ struct TrainResult {
   std::optional<StepProfile> profile;  // set with TrainOptions::profile
   // traffic of the weights of this rank's stage (see Replica::factors())
   std::vector<FactorTraffic> factors;
-  uint64_t resumed_at = 0;        // the loaded step; 0: none
+  uint64_t resumed_at = 0;        // last step that was done before this process; 0: a new run
   uint64_t step = 0;              // number of the last completed step
   std::vector<double> epochs;     // number of epochs of each data set, over the whole run
   int checkpoints = 0;            // number of checkpoints saved in this process
   double checkpoint_seconds = 0;  // seconds for which checkpoints blocked training on this rank
   std::string run;                // ID of the run; empty without a checkpoint directory
-  int stopped_by = 0;             // signal that ended the steps (stop_requested()); 0: none
+  int stopped_by = 0;             // signal that stopped the run (stop_requested()); 0: not stopped
 };
 
 // Runs training on one rank, a step at a time. Collective: all ranks make the same calls with the

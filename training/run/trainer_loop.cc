@@ -237,7 +237,8 @@ int Trainer::Loop::agreed_stop(uint64_t step) {
   const bool all = largest(own == 0 ? 1 : 0) == 0;
   if (all) return any;
   if (own != 0 && !asked_) asked_ = Clock::now();
-  // Waits for a while in case the other ranks are about to be asked, too.
+  // Leaves only some time after the request, in case the other ranks are about to be asked to stop,
+  // too.
   const bool leaves = own != 0 && Clock::now() - *asked_ >= kTimeToAskAll;
   const int leaver = largest(leaves ? world_.rank() + 1 : 0) - 1;
   if (leaver < 0) return 0;

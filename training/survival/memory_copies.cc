@@ -46,7 +46,7 @@ std::vector<int> distances_by_hosts(const std::vector<std::string>& hosts) {
   return distances;
 }
 
-// Returns the description of a part for the other ranks.
+// Returns the description of a part that is sent to the other ranks.
 Json description_of(const StatePart& part) {
   return {{"epoch", part.epoch},
           {"step", part.step},

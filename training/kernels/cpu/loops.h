@@ -68,8 +68,8 @@ struct Loops {
   void (*dropout_add)(const void* x, const void* residual, void* y, int64_t n, uint32_t threshold,
                       double keep_scale, RandomAt random);
 
-  // Normalization of rows. statistics: two values per row, mean and 1 / deviation (RMSNorm: only
-  // the latter).
+  // Normalization of rows. statistics: two values per row, mean and 1 / deviation; for RMSNorm one,
+  // 1 / root mean square.
   void (*layer_norm)(const void* x, const void* gain, const void* bias, void* y, void* statistics,
                      int64_t rows, int64_t cols, double epsilon);
   void (*layer_norm_backward)(const void* x, const void* gain, const void* dy,

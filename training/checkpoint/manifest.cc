@@ -19,7 +19,8 @@ constexpr int kVersion = 2;
 constexpr const char* kChecksum = "xxh3_64";
 constexpr const char* kHeaderChecksum = "header_xxh3_64";
 
-// Returns the first line: {"xxh3_64": "0123456789abcdef",
+// Returns the first line of a manifest, such as {"xxh3_64": "0123456789abcdef", which contains the
+// checksum of the other lines.
 std::string first_line(std::string_view rest) {
   return cat("{\"", kChecksum, "\": \"", checksum_of(std::as_bytes(std::span(rest))), "\",\n");
 }

@@ -41,7 +41,7 @@ class ObserveKernels {
 };
 
 // Measures one call of a kernel, from construction to destruction. Kernel calls inside it are not
-// observed separately: the thread has no observer meanwhile.
+// observed separately, because the thread has no observer during the call.
 class KernelSpan {
  public:
   explicit KernelSpan(const char* name) : observer_(kernel_observer) {

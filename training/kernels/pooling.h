@@ -24,8 +24,8 @@ struct PoolingShape {
 };
 
 // Writes the maximum of each window to y. places: u8, of the shape of y: for each output the index
-// of the (first) largest value in its window. Windows have at most 256 pixels. NaN counts as the
-// largest value.
+// of the largest value in its window; of equal values, the first. Windows have at most 256 pixels.
+// NaN counts as the largest value; of several NaNs, the last is chosen.
 void max_pool(const PoolingShape& shape, ConstTensor x, Tensor y, Tensor places);
 void max_pool_backward(const PoolingShape& shape, ConstTensor dy, ConstTensor places, Tensor dx);
 

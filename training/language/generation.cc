@@ -58,7 +58,7 @@ int32_t choose(std::span<const float> logits, const GenerationOptions& options, 
   return order[std::min(static_cast<size_t>(found - cumulative.begin()), kept - 1)];
 }
 
-// Computes the logits after a sequence that grows.
+// Computes the logits of the token after a sequence that grows token by token.
 class Reader {
  public:
   Reader(Decoder& model, DType dtype, bool cached)

@@ -40,8 +40,8 @@ struct TrainOptions {
   ReplicaOptions replica;    // `passes` is derived from the batch
   bool measure_cut = false;  // true: cut the pipeline by measured unit times
   Compression compression = Compression::none;
-  int compression_rank = 4;            // rank of PowerSGD
-  double compression_fraction = 0.01;  // fraction of gradients that top-k sends
+  int compression_rank = 4;            // rank of PowerSGD's factors
+  double compression_fraction = 0.01;  // fraction of the gradients' elements that top-k sends
   uint64_t compression_warmup = 0;     // number of initial steps with uncompressed gradients
   std::string compression_only = "*";  // pattern of parameter names (hooks/selection.h)
 

@@ -43,10 +43,12 @@ struct StepReport {
   // `step_samples_per_second` in this step or, without a flush per step, since the last flush.
   double samples_per_second = 0;
   double step_samples_per_second = 0;
-  double processor_seconds = 0;  // CPU time of this rank's threads in this step
+  // CPU time of this rank's threads per step, averaged over the steps since the last flush
+  double processor_seconds = 0;
   double flops_per_second = 0;  // floating-point operations of the model per second, over all ranks
   double waiting_share = 0;     // fraction of this rank's time spent waiting for communication
-  double bytes_sent = 0;        // bytes that this rank sent in this step
+  // bytes that this rank sent per step, averaged over the steps since the last flush
+  double bytes_sent = 0;
   std::array<double, kAxes> bytes_by_axis = {};
   std::vector<double> epochs;  // number of epochs of each data set
   // Gradient noise scale in samples, smoothed over the steps so far (optimizers/noise_scale.h). NaN
@@ -73,7 +75,7 @@ struct TrainResult {
   // traffic of the weights of this rank's stage (see Replica::factors())
   std::vector<FactorTraffic> factors;
   uint64_t resumed_at = 0;        // last step that was done before this process; 0: a new run
-  uint64_t step = 0;              // number of the last completed step
+  uint64_t step = 0;              // the last completed step
   std::vector<double> epochs;     // number of epochs of each data set, over the whole run
   int checkpoints = 0;            // number of checkpoints saved in this process
   double checkpoint_seconds = 0;  // seconds for which checkpoints blocked training on this rank

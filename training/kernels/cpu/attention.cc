@@ -60,7 +60,7 @@ struct Group {
     return {first == nullptr ? 0 : std::max(0, *std::min_element(first, first + rows)),
             std::min(end, shape.keys_in_memory())};
   }
-  // Returns the bounds of these queries in a block of keys that begins at `key`.
+  // Returns the bounds of the queries from `query` on, in a block of keys that begins at `key`.
   kernels::Visible visible(int64_t query, int64_t key) const {
     return {query + 1 - key, starts(query), ends(query), key};
   }

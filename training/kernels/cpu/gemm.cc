@@ -176,8 +176,8 @@ class CloseColumn {
   Tensor values_;
 };
 
-// Computes a product with one column. oneDNN uses another order of summation for a contiguous
-// column, so the column is always copied into one.
+// Computes a product with one column. oneDNN uses another order of summation for contiguous
+// columns, so columns are always copied to contiguous memory.
 void gemm_of_a_column(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpose_b,
                       Tensor c, GemmMode mode, ConstTensor bias) {
   const CloseColumn close_c(c);

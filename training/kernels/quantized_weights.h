@@ -10,9 +10,9 @@
 // the largest magnitude; q is x * (1 / d) + 8.5, truncated, and at most 15. The lower halves of the
 // bytes are the first 16 values. q is computed before d is rounded to f16.
 //
-// nf4 is bitsandbytes' format (Dettmers et al.: QLoRA, 2023) in blocks of 64: d = max |x|, and q
-// is the code whose value is nearest to x * (1 / d), on a tie the lower one. The upper half of a
-// byte is the first of its two values. The codes are quantiles of a normal distribution.
+// nf4 is bitsandbytes' format (Dettmers et al.: QLoRA, 2023) in blocks of 64: d = max |x|, and q is
+// the code whose value is nearest to x * (1 / d), on a tie the lower one. The upper half of a byte
+// is the first of its two values. The codes are quantiles of a normal distribution.
 //
 // 1 / d is at most the largest float. Blocks follow the rows of a matrix; the last block of a row
 // is padded with zeros. A block with a NaN or an infinity becomes NaN. The bytes are the same on

@@ -19,9 +19,9 @@ inline constexpr int64_t kPieceRange = 32 * kUpdateBlock;
 // Up to kUpdateBlock consecutive elements of a piece.
 struct UpdateBlock {
   const OwnedPiece& owned;
-  int64_t first;                      // index in the piece of the block's first element
-  std::span<float> values;            // fp32: the master's values, or a copy of the model's values
-  std::span<const float> gradients;   // fp32, before they are multiplied by gradient_factor
+  int64_t first;                     // index in the piece of the block's first element
+  std::span<float> values;           // fp32: the master's values, or a copy of the model's values
+  std::span<const float> gradients;  // fp32, before they are multiplied by gradient_factor
   // the states, in the order of state_names(); null if there are fewer
   std::array<float*, 2> states = {};
 

@@ -46,8 +46,8 @@ struct EpochCheck {
 
 // Takes the samples of all ranks from the Feed of a run, step by step. Then resumes at the middle
 // of the run with one more rank, and takes the second half again. Throws Error(invalid_argument)
-// for a data set without examples or with 2^31 or more, Error(internal) if two ranks take the
-// same micro-batch, and what Feed throws.
+// for a data set without examples or with 2^31 or more, Error(internal) if two ranks take the same
+// micro-batch, and what Feed throws.
 EpochCheck check_epochs(const EpochCheckOptions& options);
 
 }  // namespace tutti::training

@@ -44,8 +44,8 @@ struct FeedOptions {
 struct StepFeed {
   // this rank's micro-batches; at least one, except if a validation has no samples
   std::vector<Batch> own;
-  uint64_t passes = 0;     // maximum number of micro-batches of any rank
-  uint64_t samples = 0;    // number of samples over all ranks
+  uint64_t passes = 0;   // maximum number of micro-batches of any rank
+  uint64_t samples = 0;  // number of samples over all ranks
 };
 
 class Feed {

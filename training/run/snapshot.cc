@@ -53,8 +53,7 @@ struct Path {
 };
 
 // Name of a row in a checkpoint. If a worker consists of several ranks, synchronizers' rows belong
-// to the
-// ranks' parts of the model, so their names contain the place of the part.
+// to the ranks' parts of the model, so their names contain the place of the part.
 struct RowName {
   RowName(Replica& replica, const std::string& row) : text(row) {
     if (!row.starts_with("sync.") && !row.starts_with("own.")) return;

@@ -22,7 +22,7 @@ struct Square {
 };
 
 struct Nvfp4Rounding {
-  float scale = 1;  // the factor s of quantized_gemm.h
+  float scale = 1;         // the factor s of quantized_gemm.h
   bool by_chance = false;  // true: stochastic rounding
   uint64_t seed = 0;
   uint64_t index = 0;  // index of the first value's random number

@@ -133,7 +133,7 @@ void FileMemory::evict(Range range) const {
   if (pages.bytes == 0) return;
   write_back(pages,
              SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
-  // The mapping is released first, because the page cache keeps pages that are mapped.
+  // Unmaps the pages first, because the page cache does not release pages that are mapped.
   ::madvise(data_ + pages.first, pages.bytes, MADV_DONTNEED);
   ::posix_fadvise(file_.get(), static_cast<off_t>(pages.first), static_cast<off_t>(pages.bytes),
                   POSIX_FADV_DONTNEED);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kDigitBits = 32;
 constexpr int64_t kDigitMask = (int64_t{1} << kDigitBits) - 1;
-constexpr int kLowestBit = -352;            // the first digit's last bit weighs 2^kLowestBit
+constexpr int kLowestBit = -352;            // the first digit's last bit has the value 2^kLowestBit
 constexpr uint64_t kTooLarge = 1023 + 320;  // exponent field of the double 2^320
 // Limits that keep limbs below 2^62.
 constexpr int64_t kMaxPending = int64_t{1} << 29;

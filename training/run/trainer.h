@@ -74,7 +74,7 @@ struct TrainResult {
   std::optional<StepProfile> profile;  // set with TrainOptions::profile
   // traffic of the weights of this rank's stage (see Replica::factors())
   std::vector<FactorTraffic> factors;
-  uint64_t resumed_at = 0;        // last step that was done before this process; 0: a new run
+  uint64_t resumed_at = 0;        // step from which training continued; 0: a new run
   uint64_t step = 0;              // the last completed step
   std::vector<double> epochs;     // number of epochs of each data set, over the whole run
   int checkpoints = 0;            // number of checkpoints saved in this process

@@ -16,7 +16,7 @@ namespace tutti::training {
 // One rank's part of the state, with the contents of that rank's file in a checkpoint.
 struct StatePart {
   bool whole = false;  // false while it is being written
-  int64_t epoch = 0;   // number of losses of ranks before this part was written
+  int64_t epoch = 0;   // number of MemoryCopies::find() calls before this part was written
   int64_t step = 0;
   int rank = 0;             // the rank whose part it is
   int ranks = 1;            // number of ranks whose parts make up the state

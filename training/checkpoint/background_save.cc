@@ -9,7 +9,8 @@
 namespace tutti::training {
 namespace {
 
-// Returns the same pieces with their data copied to `memory`, which does not change.
+// Copies the data of the pieces to `memory`, which grows if needed. Returns pieces that refer to
+// the copies.
 std::vector<TensorPiece> copied(std::span<const TensorPiece> pieces,
                                 std::vector<std::byte>& memory) {
   size_t bytes = 0;

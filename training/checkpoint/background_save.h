@@ -19,16 +19,18 @@ class BackgroundSave {
   // needed and must not be touched until the save has ended. Throws as save_checkpoint() does.
   BackgroundSave(const SaveRequest& request, std::span<const TensorPiece> pieces, Group group,
                  std::vector<std::byte>& memory);
-  // Waits for this rank's thread. If the save has not ended, the directory keeps only its older
-  // steps.
+  // Waits for this rank's thread. If the step was not being published yet, it is discarded, and the
+  // directory keeps its older steps.
   ~BackgroundSave() = default;
   BackgroundSave(const BackgroundSave&) = delete;
   BackgroundSave& operator=(const BackgroundSave&) = delete;
 
-  // Returns true while this rank's thread works. Once no rank is busy, advance() does not block.
+  // Returns true while this rank's thread works. Once no rank is busy, advance() does not wait for
+  // disks.
   bool busy() const;
-  // Collective. Starts the next part of the save. Returns true if the save has ended. If a part
-  // failed, ends the save and throws on every rank, as save_checkpoint() does.
+  // Collective. Waits for this rank's thread, and starts the next part of the save or, after the
+  // last part, ends the save. Returns true if the save has ended. If a part failed, the call that
+  // ends the save throws on every rank, as save_checkpoint() does.
   bool advance();
 
  private:

@@ -15,9 +15,10 @@ namespace tutti::training {
 // A checkpoint whose values are verified before they are used. It verifies the checksum of each
 // piece or, if an earlier version wrote the file without checksums of pieces, the checksum of the
 // whole file. A missing, truncated or damaged file throws an Error that names the file and suggests
-// an older complete checkpoint beside it. The class never falls back to another step; choose_step()
-// does, for a resumed run, which reports it (lineage.h). Error codes: invalid_argument; system if a
-// file cannot be opened; unsupported if a newer version wrote it.
+// another complete checkpoint beside it, if possible an older one. The class never falls back to
+// another step; choose_step() does so for a resumed run, and lists the steps that it skipped
+// (lineage.h). Error codes: invalid_argument; system if a file cannot be opened; unsupported if a
+// newer version wrote the checkpoint.
 class Checkpoint : public PiecewiseSource {
  public:
   // Opens the folder of a step, or a directory of steps, from which it takes the step that was
@@ -28,8 +29,8 @@ class Checkpoint : public PiecewiseSource {
   // checkpoint.
   static Checkpoint open_alone(const std::string& folder);
   void verify_alone() const;
-  // Opens the folder of a step whose files this job has just verified, so that its pieces are read
-  // without their checksums.
+  // Opens the folder of a step whose files this job has just verified. Pieces are then read without
+  // verifying their checksums again.
   static Checkpoint open_verified(const std::string& folder);
 
   // Returns the folder of the step.
@@ -63,7 +64,7 @@ class Checkpoint : public PiecewiseSource {
 
   // true if the job has already verified all files
   bool is_verified_ = false;
-  mutable std::vector<std::optional<File>> files_;  // indexed by file; empty: not opened yet
+  mutable std::vector<std::optional<File>> files_;  // indexed by file; unset until it is opened
 };
 
 }  // namespace tutti::training

@@ -30,8 +30,8 @@ struct Holder {
   Writer writer;
 };
 
-// Returns the start time of a process. Skips the process's name, which may contain blanks and
-// brackets.
+// Returns the start time of a process, with the ID of the boot ("123456@ID"), or "" if there is no
+// such process. Skips the process's name, which may contain blanks and brackets.
 std::string birth_of(pid_t pid) {
   std::ifstream file(cat("/proc/", pid, "/stat"));
   std::string text;
@@ -95,8 +95,8 @@ int try_lock(int file) {
   return result;
 }
 
-// Returns true if the holder may be alive. For file systems without locks, on which only the text
-// is available.
+// Returns true if the holder may be alive. Used on file systems without locks, where only the text
+// of the lock file shows whether a job works in the directory.
 bool may_be_alive(const Holder& holder) {
   if (holder.host.empty()) return false;
   return holder.host != host_name() || birth_of(holder.pid) == holder.born;

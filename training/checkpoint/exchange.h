@@ -30,7 +30,8 @@ void read_transposed(const StoredTensor& stored, int64_t first, Tensor out);
 class ImportedModel : public TensorSource {
  public:
   // `renamed`: maps a parameter's name to its name in the file, where the two names differ. Throws
-  // as SafetensorsFile does, and Error(invalid_argument) for a missing renamed tensor.
+  // as SafetensorsFile does, and Error(invalid_argument) if a tensor that `renamed` names is
+  // missing or two tensors would get the same name.
   explicit ImportedModel(const std::string& path,
                          const std::map<std::string, std::string>& renamed = {});
 

@@ -21,8 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Maximum number of attempts. An attempt is inconclusive only if another writer has advanced
-// meanwhile.
+// Maximum number of attempts to read or create the fence. An attempt fails only if another writer
+// created a fence in the meantime.
 constexpr int kMostTurns = 100;
 
 std::string name_of(const std::string& directory, uint64_t number) {

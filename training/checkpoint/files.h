@@ -82,8 +82,8 @@ void sync_directory(const std::string& path);
 // content.
 void replace_file(const std::string& path, std::string_view text);
 std::string read_text(const std::string& path);
-// Removes the folder and its contents. Only warns on failure, because a folder that remains merely
-// takes space.
+// Removes the folder and its contents. Only warns on failure, because a folder that remains does no
+// harm except that it takes space.
 void remove_folder(const std::string& path);
 
 }  // namespace tutti::training

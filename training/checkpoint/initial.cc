@@ -89,7 +89,7 @@ void check_initial(Model& model, const TensorSource& source, const std::string& 
     }
   }
   for (const std::string& name : source.names()) {
-    // a run's step also has optimizer states, which are skipped
+    // a run's checkpoint also has optimizer states, which are skipped
     if (!name.starts_with(kPrefix)) continue;
     if (wanted.contains(name) || (name == kHead && repeats_embedding(source))) continue;
     surplus.push_back(name.substr(std::string_view(kPrefix).size()));

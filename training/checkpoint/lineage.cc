@@ -25,7 +25,7 @@ Checkpoint opened(const std::string& directory, int64_t step) {
               cat(checkpoint.path(), " was renamed: it holds step ", checkpoint.manifest().step));
 }
 
-// Returns the step that `latest` names; none if the file is unreadable.
+// Returns the step that `latest` names, or nothing if the file is unreadable.
 std::optional<int64_t> readable_latest(const std::string& directory) {
   try {
     return latest_step(directory);
@@ -40,7 +40,8 @@ const StepFolder* find(const std::vector<StepFolder>& steps, std::optional<int64
   return found == steps.end() ? nullptr : &*found;
 }
 
-// Returns the run to continue.
+// Returns the ID of the run to continue: the run of the step `named` or, if that step is missing or
+// unreadable, the only run in the directory. Throws if there are several runs.
 std::string run_of(const std::vector<StepFolder>& steps, const std::string& directory,
                    std::optional<int64_t> named) {
   if (const StepFolder* seen = find(steps, named)) return seen->run;
@@ -61,7 +62,7 @@ std::string listed(const std::vector<StepFolder>& steps) {
   return text;
 }
 
-// Returns the steps that may be resumed, in the order of preference.
+// Returns the steps that may be resumed, the preferred one (the newest) first.
 std::vector<int64_t> candidates(const std::vector<StepFolder>& steps, const std::string& run,
                                 std::optional<int64_t> wanted, std::optional<int64_t> latest) {
   std::vector<int64_t> all;

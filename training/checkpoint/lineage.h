@@ -49,11 +49,13 @@ struct ChosenStep {
 // skips the step.
 using StepCheck = std::function<void(const Checkpoint&)>;
 
-// Returns the newest complete step of a run; with `wanted`, the newest complete step up to
-// `wanted`, which must exist itself. If the directory has several runs, chooses the run of the step
-// that `latest` names. Calls `check` for a step before choosing it; the default reads all of its
-// files. Throws Error(invalid_argument) if there is no such step or the run is ambiguous, and
-// Error(unsupported) for a step that a newer version has saved, which is never skipped.
+// Returns the newest complete step of a run. With `wanted`, returns the newest complete step up to
+// step `wanted`; that step must exist, but may be damaged. If the directory has several runs,
+// chooses the run of step `wanted` or, without `wanted`, of the step that `latest` names. Calls
+// `check` for a step before choosing it; the default reads all of the step's files. Throws
+// Error(invalid_argument) if there is no complete step or the run is ambiguous, and
+// Error(unsupported) for a step that a newer version has saved, because such a step is never
+// skipped.
 ChosenStep choose_step(const std::string& directory, std::optional<int64_t> wanted,
                        const StepCheck& check = &Checkpoint::verify_alone);
 

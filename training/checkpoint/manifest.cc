@@ -19,7 +19,8 @@ constexpr int kVersion = 2;
 constexpr const char* kChecksum = "xxh3_64";
 constexpr const char* kHeaderChecksum = "header_xxh3_64";
 
-// Returns the first line: {"xxh3_64": "0123456789abcdef",
+// Returns the first line of a manifest, such as {"xxh3_64": "0123456789abcdef", which contains the
+// checksum of the other lines.
 std::string first_line(std::string_view rest) {
   return cat("{\"", kChecksum, "\": \"", checksum_of(std::as_bytes(std::span(rest))), "\",\n");
 }
@@ -104,7 +105,8 @@ Manifest manifest_of(const Json& root) {
   return manifest;
 }
 
-// Sorts the pieces of a slice. Returns a fault, or "".
+// Sorts the pieces of a slice. Returns "", or the fault if the pieces do not cover the slice
+// exactly once.
 std::string arrange_pieces(StoredSlice& stored, int world) {
   const int64_t count = stored.slice.count();
   std::ranges::sort(stored.pieces, {}, &StoredPiece::first);
@@ -119,8 +121,9 @@ std::string arrange_pieces(StoredSlice& stored, int world) {
   return end < count ? cat("lacks elements [", end, ", ", count, ")") : "";
 }
 
-// Sorts a tensor's slices. Disjoint slices cover the tensor if their numbers of elements add up to
-// its size. Returns a fault, or "".
+// Sorts the pieces of each slice of a tensor. Returns "", or the fault if the slices do not cover
+// the tensor exactly once. Disjoint slices cover it if their numbers of elements add up to its
+// size.
 std::string arrange_slices(TensorEntry& tensor, int world) {
   std::vector<StoredSlice>& slices = tensor.slices;
   if (std::ssize(slices) > world) return "has more slices than there are files";

@@ -15,8 +15,8 @@ namespace tutti::training {
 
 inline constexpr const char* kManifestFile = "checkpoint.json";
 
-// Elements [first, first + count) of a slice of a tensor, stored in a file as the 1-D tensor
-// piece_name().
+// Elements [first, first + count) of a slice of a tensor. They are stored in a file as a 1-D
+// tensor, whose name piece_name() returns.
 struct StoredPiece {
   int64_t first = 0;
   int64_t count = 0;
@@ -55,8 +55,8 @@ struct FileEntry {
 };
 std::string rank_file_name(int rank, int world);
 
-// Key in the state of a step that was imported rather than saved by a run, and so has no optimizer
-// state. The value is the origin of the model.
+// Key in the state of an imported step, which no run has saved and which has no optimizer state.
+// The value is the origin of the model.
 inline constexpr const char* kImportedFrom = "imported";
 
 struct Manifest {
@@ -82,9 +82,9 @@ void arrange(Manifest& manifest);
 Json to_json(const std::vector<Slice::Ranges>& ranges);
 std::vector<Slice::Ranges> ranges_of(const Json& json);
 
-// Converts the manifest to text whose first line holds the checksum of the other lines. Throws
-// Error(invalid_argument) if JSON cannot represent the state: NaN, infinity, text that is not
-// UTF-8.
+// Converts the manifest to text whose first line contains the checksum of the other lines. Throws
+// Error(invalid_argument) if JSON cannot represent the state, because it contains NaN, infinity or
+// text that is not UTF-8.
 std::string to_text(const Manifest& manifest);
 // Parses the text of the file `path`. Throws an Error that names `path` and the cause, with the
 // code unsupported for a newer format and invalid_argument otherwise.

@@ -20,7 +20,8 @@ class Publication {
 
   const std::string& folder() const { return folder_; }
   // Writes the manifest and renames the folder to the step's name. All other files must be on the
-  // disk. Replaces an existing folder of that name, and a run that is to be overwritten.
+  // disk. An existing step of that name is replaced if RunDirectory::may_replace() allows it, and
+  // otherwise set aside. The steps of a run that is to be overwritten are removed afterwards.
   void publish(std::string_view manifest, const std::function<void(std::string_view)>& at_phase);
 
  private:

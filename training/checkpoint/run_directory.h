@@ -26,7 +26,7 @@ namespace tutti::training {
 struct RunStart {
   bool resume = false;
   bool or_new = false;          // true: start a new run if there is nothing to resume
-  std::optional<int64_t> step;  // step to resume at; none: the newest
+  std::optional<int64_t> step;  // step to resume; unset: the newest step
   bool overwrite = false;       // true: a new run replaces existing steps
   // false: the caller (an import) has no option --resume that an error could suggest
   bool resumable = true;
@@ -49,8 +49,9 @@ class RunDirectory {
                const StepCheck& check = &Checkpoint::verify_alone);
   // Returns true if this start resumes a run.
   static bool resumes(const std::string& directory, const RunStart& start);
-  // Throws what the constructor would throw, without reading the steps' files. Returns the step
-  // that would be resumed according to the manifests.
+  // Throws what the constructor would throw, except errors of the fence and of the steps' tensor
+  // files, which it does not read. Creates the directory for a new run. Returns the step that would
+  // be resumed according to the manifests, or nothing for a new run.
   static std::optional<ChosenStep> check(const std::string& directory, const RunStart& start);
 
   const std::string& path() const { return path_; }
@@ -104,8 +105,8 @@ class RunDirectory {
   // steps of the previous run, kept until the new run has its first step
   std::vector<int64_t> overwritten_;
   bool is_new_ = true;      // true while a new run has no step yet
-  std::string companions_;  // folder for the files of a new run's model; empty: none
-  std::string aside_;       // folder for steps set aside; empty: none yet
+  std::string companions_;  // folder for the files of a new run's model; empty if there is none
+  std::string aside_;       // folder for steps set aside; empty until the first step is set aside
 };
 
 }  // namespace tutti::training

@@ -14,7 +14,7 @@
 namespace tutti::training {
 namespace {
 
-// Convert an error to a report, and a report back to an Error, which is thrown.
+// Converts an error to a report, from which rethrow_error() makes an Error again.
 Json to_json(const std::exception& error) {
   const auto* ours = dynamic_cast<const Error*>(&error);
   const ErrorCode code = ours != nullptr ? ours->code() : ErrorCode::internal;
@@ -62,7 +62,8 @@ Json write_rank_file(const SaveRequest& request, const std::string& folder,
           {"pieces", std::move(listed)}};
 }
 
-// Assembles the manifest from all ranks' reports. Throws the first error of a rank.
+// Assembles the manifest from all ranks' reports. If reports contain errors, throws the error of
+// the lowest rank.
 Manifest manifest_of(const SaveRequest& request, const std::vector<std::string>& reports) {
   Manifest manifest{.step = request.step,
                     .run = request.directory->run(),

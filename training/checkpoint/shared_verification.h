@@ -1,4 +1,4 @@
-// Verification of a step's files, distributed over all ranks of a job, one rank per file:
+// Verifies a step's files on all ranks of a job; each file is read by one rank:
 //
 //   rank 0   verify(step 40)            finish()
 //   rank 1   serve() . . verifies . . . . returns
@@ -17,14 +17,14 @@ class SharedVerification {
  public:
   explicit SharedVerification(Group group) : group_(std::move(group)) {}
 
-  // On rank 0: reads its part of the files while the other ranks read theirs. Throws Error for the
-  // first incomplete or damaged file, as Checkpoint::verify_alone() does. Blocks. May be called
-  // repeatedly.
+  // On rank 0: verifies its part of the files while the other ranks verify theirs. If files are
+  // incomplete or damaged, throws the error of the lowest rank that found one. Blocks. May be
+  // called repeatedly.
   void verify(const Checkpoint& checkpoint);
   // On rank 0: makes the other ranks return from serve().
   void finish();
-  // On all other ranks: reads files until rank 0 has called finish(). Blocks. Throws if a rank
-  // dies.
+  // On all other ranks: takes part in each verify() until rank 0 calls finish(). Blocks. Throws if
+  // a rank dies.
   void serve();
 
  private:

@@ -20,8 +20,8 @@ inline constexpr const char* kLatestFile = "latest";
 inline constexpr const char* kBestLink = "best";
 
 std::string step_name(int64_t step);  // Returns "step-00000123" for step 123.
-// Returns true if the last component of the path is a step's name, such as step-00000123, even if
-// there is no such folder; also for a folder of another name that contains a manifest.
+// Returns true if the last component of the path is a step's name, such as step-00000123 (the
+// folder need not exist), or if the path is a folder that contains a manifest.
 bool is_step_folder(const std::string& path);
 // Removes slashes from the path's end, so that the last component of "a/step-00000001/" is
 // step-00000001.
@@ -32,8 +32,8 @@ std::optional<int64_t> parse_step_name(std::string_view name);
 std::string temporary_name(int64_t step);
 bool is_temporary_name(std::string_view name);
 
-// Returns the steps in the directory, ascending; nothing if the directory does not exist. Throws
-// Error(system).
+// Returns the steps in the directory, ascending; none if the directory does not exist. Throws
+// Error(system) if the directory cannot be listed.
 std::vector<int64_t> steps_in(const std::string& directory);
 // Returns the step that `latest` names or, without that file, the last step; nothing if there are
 // no steps. Throws Error(invalid_argument) if the file has other contents.

@@ -23,16 +23,16 @@ struct TensorPiece {
   std::vector<int64_t> shape;  // shape of the whole tensor
   int64_t first = 0;  // index of the piece's first element in the tensor or, if set, in the slice
   ConstTensor data;   // values of the piece, 1 x count
-  // slice of the tensor that contains the piece; none: the whole tensor
+  // slice of the tensor that contains the piece; unset: the whole tensor
   std::optional<Slice> slice = {};
-  // If set, the values are read from this source when they are written, so they occupy no memory
-  // before.
+  // If set, the values are read from this source when the file is written, and occupy no memory
+  // before that.
   const TensorSource* source = nullptr;
   // If set, called after each part of the data was read, so that the caller can release its pages.
   std::function<void(ConstTensor part)> after_reading = {};
 };
 
-// Calls read(bytes) for the data, one part after the other.
+// Calls read(bytes) for the data: once or, if after_reading is set, for one part after the other.
 void read_parts(const TensorPiece& piece,
                 const std::function<void(std::span<const std::byte>)>& read);
 

@@ -31,8 +31,8 @@ class TensorSource {
   // Reads elements [first, first + out.cols) of the tensor, in row-major order, into `out`, which
   // is 1 x count. A floating-point tensor may be read into any floating-point type; other tensors
   // only into their own type. Narrowing rounds to nearest even and overflows to infinity. Throws
-  // Error(invalid_argument) for an unknown name or a range outside the tensor, and the errors of
-  // the underlying file.
+  // Error(invalid_argument) for an unknown name or a range outside the tensor, Error(unsupported)
+  // for other conversions, and the errors of the underlying file.
   virtual void read(std::string_view name, int64_t first, Tensor out) const = 0;
 
   bool has(std::string_view name) const { return find(name) != nullptr; }

@@ -17,7 +17,7 @@ struct Writer {
   bool operator==(const Writer&) const = default;
 };
 
-// A writer and the earlier writers of the same job. Empty: a new start.
+// A writer and the earlier writers of the same job. Empty for a new start of a job.
 struct WriterHistory {
   std::vector<Writer> writers;  // in chronological order; the last one is the current writer
   bool has_written = false;  // true if an earlier writer of the list has written to the directory

@@ -21,7 +21,7 @@ class AddedTokens {
 
   struct Part {
     std::string_view text;
-    std::optional<int32_t> token;  // the token whose text this is; none: ordinary text
+    std::optional<int32_t> token;  // the token whose text this is; unset for ordinary text
   };
   // Splits the text into tokens and ordinary text, in order. If several tokens begin at the same
   // place, the longest matches.
@@ -29,8 +29,8 @@ class AddedTokens {
 
   std::optional<int32_t> find(std::string_view text) const;
   bool end(std::string_view text) const;  // Returns true if the text ends with one of the tokens.
-  // Returns true if a text may be cut before any blank that follows another character, because no
-  // token contains such a blank.
+  // Returns true if a text may be cut before any blank that follows a non-blank character, because
+  // no token contains such a blank.
   bool may_cut_before_blanks() const { return may_cut_; }
 
  private:

@@ -108,8 +108,8 @@ void BpeModel::encode(std::string_view word, std::vector<int32_t>& tokens) const
   for (size_t i = 0; i < first.size(); ++i) {
     symbols.push_back({first[i], i == 0 ? kNone : i - 1, i + 1 == first.size() ? kNone : i + 1});
   }
-  // Returns the merge of a symbol with the next one; null for a removed symbol, which has no next
-  // one.
+  // Returns the merge of a symbol with the next symbol, or null if there is none. A removed symbol
+  // has no next symbol.
   const auto merge_at = [&](size_t left) {
     const size_t right = symbols[left].next;
     return right == kNone ? nullptr : find_merge(symbols[left].token, symbols[right].token);
@@ -123,7 +123,7 @@ void BpeModel::encode(std::string_view word, std::vector<int32_t>& tokens) const
     const auto [rank, left] = candidates.top();
     candidates.pop();
     const Rank* merge = merge_at(left);
-    if (merge == nullptr || merge->rank != rank) continue;  // a neighbour was merged meanwhile
+    if (merge == nullptr || merge->rank != rank) continue;  // a neighbour has been merged since
     const size_t right = symbols[left].next;
     symbols[left].token = merge->token;
     symbols[left].next = symbols[right].next;

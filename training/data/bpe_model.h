@@ -41,8 +41,8 @@ struct BpeVocabulary {
 // until no pair has a merge.
 class BpeModel {
  public:
-  // Throws Error(invalid_argument) that names symbols that a text may contain but the vocabulary
-  // lacks.
+  // Throws Error(invalid_argument) that names the first byte without a token, unless the symbols
+  // are characters and there is an unknown token.
   explicit BpeModel(BpeVocabulary vocabulary);
   BpeModel(BpeModel&&) = default;  // not copyable: ids_ has views of the vocabulary
 

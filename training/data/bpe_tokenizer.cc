@@ -20,7 +20,7 @@ std::string replaced(std::string_view text, const std::string& from, const std::
   return out += text;
 }
 
-// Returns true if a marker follows another character in a symbol.
+// Returns true if the symbol has a marker after another character.
 bool reaches_over(std::string_view symbol, std::string_view marker) {
   bool other = false;
   while (!symbol.empty()) {
@@ -54,9 +54,9 @@ BpeTokenizer::BpeTokenizer(BpeDescription description)
       end_of_text_(description.end_of_text),
       frame_(std::move(description.frame)) {}
 
-// Returns where a text may be cut. Without patterns the whole text is one word. If no token has a
-// marker after another character, no merge extends over such a place, so cutting there changes
-// nothing.
+// Returns the places at which a text is cut into words in addition to the patterns. Without
+// patterns the whole text would be one word. If no token has a marker after another character, no
+// merge extends over such a place, so cutting there changes no tokens.
 BpeTokenizer::MarkerCuts BpeTokenizer::marker_cuts(const BpeDescription& description) const {
   if (marker_.empty()) return MarkerCuts::none;
   if (description.cut_at_marker) return MarkerCuts::before_each;

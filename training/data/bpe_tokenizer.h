@@ -45,7 +45,7 @@ struct BpeDescription {
   bool cut_at_marker = false;  // true: words are cut before every marker
   BpeVocabulary vocabulary;
 
-  // text of each token; none: there is no such token
+  // text of each token, indexed by ID; unset if no token has this ID
   std::vector<std::optional<std::string>> texts;
   size_t blanks_to_strip = 0;  // number of blanks to remove from the beginning of a decoded text
   std::optional<int32_t> end_of_text;

@@ -21,8 +21,8 @@ struct ClientShare {
 class ClientSet : public DataSet {
  public:
   // Selects the examples of a client; `set` must outlive this object. Throws
-  // Error(invalid_argument) for a set without labels, for more labels per client than the set has,
-  // for so few that some labels would be unused, and for a client without examples.
+  // Error(invalid_argument) if the set has no labels or fewer than share.labels, if some labels
+  // would have no client, or if this client would have no examples.
   ClientSet(const DataSet& set, const ClientShare& share);
 
   uint64_t size() const override { return examples_.size(); }

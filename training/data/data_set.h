@@ -30,7 +30,8 @@ struct Batch {
   // of one rank.
   std::shared_ptr<const TokenPartition> partition;
 
-  // Reduces the batch to the tokens of rank `rank` of `ranks`. Each token must have a target.
+  // Reduces the batch to the tokens of rank `rank` of `ranks`. `window`: attention window in
+  // tokens; 0: unlimited. Each token must have a target.
   void deal_out(int64_t window, int rank, int ranks);
 
   MicroBatch view() const {
@@ -103,8 +104,9 @@ class Tokens {
 // the end-of-text token before it.
 class TokenWindows : public DataSet {
  public:
-  // Creates the set. Throws Error(invalid_argument) for a text shorter than a window, and for
-  // document masks without an end-of-text token.
+  // Creates the set. Throws Error(invalid_argument) for a context below 1, for a training part of
+  // fewer than 2 * context tokens, for held-out tokens that do not fill a window, and for document
+  // masks without an end-of-text token.
   TokenWindows(Tokens tokens, int64_t context, uint64_t seed, bool document_masks = false);
 
   uint64_t size() const override { return size_; }

@@ -53,7 +53,8 @@ void PieceReader::add_text(Document part, Pieces& pieces) {
   const size_t known = pending_.size();
   pending_ += part.text;
   if (!holding_out_ && options_.held_out_from && to_ >= *options_.held_out_from) {
-    // For a compressed file the position inside the part is unknown.
+    // The position inside a part of a compressed file is unknown; such a text is cut at the part's
+    // end.
     const bool exact = !is_compressed(files_[file_].path);
     const size_t place = known + (exact ? *options_.held_out_from - from_ : part.text.size());
     take(options_.last_cut(std::string_view(pending_).substr(0, std::min(place, pending_.size()))),

@@ -14,7 +14,7 @@
 
 namespace tutti::training {
 
-// Documents of about a MiB in total.
+// A group of documents, of about a MiB in total.
 struct Pieces {
   std::vector<Document> documents;  // whole documents, or parts of long ones
   bool held_out = false;            // true if the documents are for validation

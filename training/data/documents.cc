@@ -153,7 +153,7 @@ class LineReader final : public DocumentReader {
   DocumentFields fields_;
   std::unique_ptr<ByteSource> source_;
   std::string block_;    // block of data read from source_
-  size_t at_ = 0;        // index in block_ of the unconsumed data
+  size_t at_ = 0;        // index in block_ of the first byte that is not consumed yet
   uint64_t before_ = 0;  // the source's position before the block
   uint64_t number_ = 0;
 };

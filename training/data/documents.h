@@ -42,7 +42,7 @@ class DocumentReader {
 
 enum class DocumentKind {
   text,     // a single document, read in parts; files of any other name
-  lines,    // files .jsonl, or .json with one object per line
+  lines,    // files .jsonl and .ndjson, and files .json with one object per line
   columns,  // files .parquet, .arrow, .feather
 };
 

@@ -48,7 +48,8 @@ class Loader {
   uint64_t position() const { return next_; }
 
  private:
-  using Slot = std::variant<std::monostate, Item, std::exception_ptr>;  // empty: not created yet
+  // monostate: the item has not been created yet
+  using Slot = std::variant<std::monostate, Item, std::exception_ptr>;
 
   Slot& slot_of(uint64_t index) { return slots_[index % slots_.size()]; }
   bool may_begin() const { return begun_ < end_ && begun_ - next_ < slots_.size(); }

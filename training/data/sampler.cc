@@ -126,8 +126,8 @@ std::vector<uint64_t> Sampler::taken(uint64_t samples) const {
   const uint64_t cycles = samples / cycle_.size();
   std::vector<uint64_t> taken;
   for (const uint32_t turns : turns_of_) taken.push_back((cycles + 1) * turns);
-  // Finds the next turn of each data set in the rest of the cycle. Its member `before` is the
-  // number of turns that the data set has taken in this cycle.
+  // Finds the next turn of each data set in the rest of the cycle. That turn's member `before` is
+  // the number of turns that the data set has taken in this cycle.
   size_t left = taken.size();
   std::vector<bool> seen(taken.size());
   for (uint64_t step = samples % cycle_.size(); step < cycle_.size() && left > 0; ++step) {

@@ -28,8 +28,9 @@ struct SampledSet {
 // - Within an epoch of a data set each example comes once, in an order that depends on the seed,
 //   the data set and the epoch (permutation.h).
 // - Data sets take turns in a fixed cycle: at every moment the number of samples of each is within
-//   1 of its share. Shares are exact if a cycle of at most 2^20 samples permits, otherwise they
-//   are rounded to about 2^-20; every data set has at least one sample per cycle.
+//   1 of its share. Shares are exact if they are whole numbers of samples in some cycle of at most
+//   2^20 samples. Otherwise they are rounded to about 2^-20, and every data set has at least one
+//   sample per cycle.
 //
 // Memory: 8 bytes per sample of the cycle (1 sample for one data set, 10 for weights 0.7, 0.2 and
 // 0.1). Thread-safe.

@@ -21,13 +21,13 @@ class ShapeSet : public DataSet {
     uint64_t count = 4096;  // number of training images; there are an eighth as many for validation
     uint64_t seed = 1;
   };
+  static bool is_named(const std::string& name) { return name.starts_with("shapes:"); }
   // Parses the name "shapes:HEIGHTxWIDTH[:COUNT[:SEED]]". Throws Error(invalid_argument) for other
   // texts.
-  static bool is_named(const std::string& name) { return name.starts_with("shapes:"); }
   static Options parse(const std::string& name);
 
   // Creates the set. `pixels`: each pixel has a target. Otherwise each image has one target: the
-  // class of the shape that covers most of it.
+  // class, other than background, that has the most pixels.
   ShapeSet(const Options& options, bool pixels) : options_(options), pixels_(pixels) {}
 
   int64_t height() const { return options_.height; }

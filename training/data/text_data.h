@@ -30,8 +30,8 @@ TextData split_text(std::vector<uint8_t> bytes);
 TextData load_text(const std::vector<std::string>& paths);
 
 // Returns the conditional entropy H(next byte | previous byte) of the text in nats, computed from
-// the text's own counts. This is the loss of the best table of byte pairs; a useful model must be
-// below it.
+// the text's own counts. No model that reads only the previous byte has a lower loss on this text;
+// a useful model must have a lower loss.
 double bigram_entropy(std::span<const uint8_t> text);
 
 }  // namespace tutti::training

@@ -18,10 +18,11 @@ struct TextFile {
 
 // Returns the files that the paths denote, in sorted order of the paths. A directory denotes the
 // text files directly in it and the targets of its links, sorted. Files in a directory are skipped
-// if they are empty, contain NUL bytes in their first MiB, are hidden, are editors' backups, or
-// describe a data set (README.md, dataset_info.json). If `skipped` is given, it gets a line for
-// each directory with skipped files. Throws Error that names a path that is missing or unreadable,
-// binary, not a regular file, empty, or a directory without text.
+// if they are empty, contain NUL bytes in their first MiB (except Parquet and Arrow files), are
+// hidden, are editors' backups, or describe a data set (README.md, dataset_info.json). If `skipped`
+// is given, a line is appended to it for each directory with skipped files. Throws Error that names
+// a path that is missing or unreadable, binary, not a regular file, empty, or a directory without
+// text.
 std::vector<TextFile> find_text_files(std::vector<std::string> paths,
                                       std::vector<std::string>* skipped = nullptr);
 

@@ -65,10 +65,10 @@ class TokenFile {
   void read(uint64_t first, std::span<int32_t> tokens) const;
   std::vector<int32_t> tokens() const;  // Returns all tokens.
 
-  // Returns the properties in the header, if present. Otherwise scans the tokens: if all are below
-  // 256, the vocabulary is that of bytes; if none exceeds the vocabulary of the format's model
-  // (GPT-2 or Llama 3), it is the model's; otherwise it covers the largest token. Throws Error as
-  // read() does.
+  // Returns the properties in the header, if present. Otherwise derives them from the tokens, or
+  // from a part of the tokens in a file above kReadWhole. The vocabulary's size is 256 if all
+  // tokens are below 256; the size for the format's model (GPT-2 or Llama 3) if all tokens are
+  // below that size; otherwise large enough for the largest token. Throws Error as read() does.
   TokenSummary summary() const;
 
  private:

@@ -69,7 +69,7 @@ struct Encoded {
   TokenizeResult counts;  // result, in which tokens are not counted yet
 };
 
-// Reads pieces sequentially, and encodes as many at a time as there are threads.
+// Reads pieces sequentially, and encodes them concurrently on the threads that call make().
 class Pipeline {
  public:
   Pipeline(PieceReader reader, const Tokenizer& tokenizer, const TokenizeOptions& options,

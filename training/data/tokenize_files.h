@@ -1,5 +1,5 @@
 // Converts text files to token files, for `tutti tokenize`. Memory use is independent of the text's
-// size. By default, all processors encode.
+// size. By default, one thread per processor encodes.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct TokenizeOptions {
   // fraction of the files' bytes that is held out, above 0 and below 1
   double validation_share = 0.1;
   DocumentFields fields;
-  // token that is written after each document; none: texts are joined
+  // token that is written after each document; unset: texts are joined
   std::optional<int32_t> end_of_text;
   int threads = 0;  // number of encoding threads; 0: one per processor
 };
@@ -37,7 +37,8 @@ struct TokenizeResult {
 // Writes the tokens of the files' documents, one after the other. The output does not depend on the
 // number of threads. Tokens of prompts are marked as non-targets. Calls `progress` now and then
 // with the number of bytes done. The output files appear, or replace older ones, only once
-// everything is written. Throws Error about a path, the disk, or options.
+// everything is written. Throws Error for unreadable files, a full disk, invalid options, and data
+// that leave no training or validation tokens.
 TokenizeResult tokenize_files(const std::vector<TextFile>& files, const Tokenizer& tokenizer,
                               const TokenizeOptions& options,
                               const std::function<void(uint64_t bytes_done)>& progress);

@@ -313,8 +313,8 @@ class TokenizerReader {
     }
   }
 
-  // {"single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {...}}], "special_tokens": {"<s>":
-  // {"ids": [1]}}}
+  // Reads a template, such as {"single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {...}}],
+  // "special_tokens": {"<s>": {"ids": [1]}}}.
   static void read_template(const Json& step, Tokenizer::Frame& frame) {
     std::vector<int32_t> before;
     bool passed = false;
@@ -331,7 +331,7 @@ class TokenizerReader {
     frame.before.insert(frame.before.begin(), before.begin(), before.end());
   }
 
-  // Sets the marker if the normalizer's only replacement is that of blanks.
+  // Sets the marker if the normalizer's only replacement replaces blanks.
   void find_marker() {
     for (const auto& [from, to] : description_.normalizer.replacements) {
       const bool only = description_.normalizer.replacements.size() == 1;
@@ -366,7 +366,8 @@ class TokenizerReader {
   std::unordered_map<std::string, int32_t> ids_;  // key: symbol as written in the file
 };
 
-// Returns the name in "eos_token": a name, or {"content": name}.
+// Returns the text of the token that "eos_token" in tokenizer_config.json gives, either as a string
+// or as {"content": string}.
 std::optional<std::string> configured_end(const std::string& path) {
   const std::filesystem::path config =
       std::filesystem::path(path).parent_path() / "tokenizer_config.json";

@@ -48,8 +48,9 @@ class Hidden : public Unit {
   Slots<Saved> saved_;
 };
 
-// The last unit, which computes a loss. For another loss, forward sets pass.loss, and backward
-// returns pass.loss_scale times the derivative.
+// The last unit, which computes a loss (here SquaredError). To use another loss, set pass.loss in
+// forward(), and begin backward() with pass.loss_scale times the derivative of the sum of the
+// losses with respect to the predictions.
 class Predict : public Unit {
  public:
   explicit Predict(ParameterTable& table)

@@ -30,8 +30,8 @@ struct Architecture {
   void (*describe)(const Json& model, Json& config);
   // Returns true if a parameter is stored transposed.
   bool (*is_transposed)(std::string_view parameter);
-  // Returns true for a tensor that is not a parameter, which files of earlier versions contain.
-  // `name`: the tensor's name without the prefix.
+  // Returns true for a tensor that is not a parameter, such as a causal mask; files of earlier
+  // versions of transformers contain such tensors. `name`: the tensor's name without the prefix.
   bool (*is_constant)(std::string_view name);
 
   std::string tensor_name(std::string_view parameter) const;
@@ -40,8 +40,8 @@ struct Architecture {
 
 inline constexpr std::string_view kOutputLayer = "lm_head.weight";
 
-// Returns the architecture that a config.json names. Throws Error(unsupported) that lists the known
-// architectures.
+// Returns the architecture that a config.json names. If it is unknown, throws Error(unsupported)
+// that lists the known architectures.
 const Architecture& architecture_of(const ConfigReader& config);
 // Returns the first architecture that can represent `model`, a complete configuration. Throws
 // Error(unsupported) if there is none.

@@ -52,7 +52,8 @@ T ConfigReader::get(std::string_view field, std::optional<T> fallback, bool good
 }
 
 int64_t ConfigReader::whole(std::string_view field, std::optional<int64_t> fallback) const {
-  constexpr int64_t kMost = int64_t{1} << 31;  // limit of sizes, so that a product of two fits
+  // limit of sizes, so that a product of two sizes fits into 64 bits
+  constexpr int64_t kMost = int64_t{1} << 31;
   const Json* const found = find(field);
   const bool good =
       found != nullptr && found->is_natural_number() && found->get<uint64_t>() < uint64_t{kMost};

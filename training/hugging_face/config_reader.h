@@ -26,7 +26,7 @@ class ConfigReader {
 
   bool has(std::string_view field) const { return find(field) != nullptr; }
   int64_t whole(std::string_view field,
-                std::optional<int64_t> fallback = {}) const;  // the value must be at least 0
+                std::optional<int64_t> fallback = {}) const;  // the value must be in [0, 2^31)
   double number(std::string_view field, std::optional<double> fallback = {}) const;
   bool truth(std::string_view field, std::optional<bool> fallback = {}) const;
   std::string text(std::string_view field, std::optional<std::string> fallback = {}) const;

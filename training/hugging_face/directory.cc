@@ -28,7 +28,8 @@ std::string in_directory(const std::string& path, std::string_view name) {
   return cat(path, '/', name);
 }
 
-// Returns true if the name is of a file directly in the directory, not of one elsewhere.
+// Returns true if the name can be that of a visible file directly in the directory, so that it does
+// not lead elsewhere.
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name.front() != '.' && name.find('/') == std::string::npos &&
          name.find('\0') == std::string::npos;

@@ -197,13 +197,14 @@ bool is_within(const fs::path& path, const fs::path& directory) {
   return differ.first == directory.end();
 }
 
-// Returns the step's folder, or the directory of the run that contains it.
+// Returns the directory of the run that contains the step, or the step's folder if no run does.
 fs::path source_of(const Checkpoint& checkpoint) {
   const fs::path step = fs::weakly_canonical(without_slash(checkpoint.path()));
   return fs::exists(step.parent_path() / kLatestFile) ? step.parent_path() : step;
 }
 
-// Throws if the directory has files that an export has not written, because they would be lost.
+// Throws if the target contains the source or is inside it, or if the target has files that no
+// export has written, because they would be lost.
 void check_target(const std::string& target, const fs::path& source) {
   const fs::path canonical = fs::weakly_canonical(target);
   if (is_within(canonical, source) || is_within(source, canonical)) {
@@ -249,7 +250,8 @@ class NewDirectory {
   NewDirectory& operator=(const NewDirectory&) = delete;
 
   const std::string& folder() const { return folder_; }
-  // Exchanges the folders. The old directory then has the temporary name and is removed.
+  // Renames the folder to the directory's name. An existing directory that is overwritten gets the
+  // temporary name instead, and the destructor removes it.
   void publish() {
     sync_directory(folder_);
     const bool exchange = overwrite_ && fs::exists(target_);

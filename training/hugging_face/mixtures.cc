@@ -8,7 +8,8 @@
 namespace tutti::training::hugging_face {
 namespace {
 
-// Returns the weight of the balance loss, which transformers adds on request.
+// Returns the weight of the balance loss, which transformers adds only if output_router_logits is
+// true.
 double balance_loss_of(const ConfigReader& config) {
   if (!config.truth("output_router_logits", false)) return 0;
   return config.number("router_aux_loss_coef", 0.001);

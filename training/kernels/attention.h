@@ -12,9 +12,9 @@
 
 namespace tutti::training {
 
-// Sizes of an attention. Each head of keys and values serves heads / key_heads consecutive heads of
-// queries (Ainslie et al.: GQA, 2023; with one head of keys: Shazeer: Fast transformer decoding,
-// 2019).
+// The sizes of an attention call. Each head of keys and values serves heads / key_heads consecutive
+// heads of queries (Ainslie et al.: GQA, 2023; with one head of keys: Shazeer: Fast transformer
+// decoding, 2019).
 struct AttentionShape {
   int64_t samples = 0;
   int64_t context = 0;  // number of queries per sample

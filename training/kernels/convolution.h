@@ -5,7 +5,8 @@
 // weight: outputs x (inputs / groups * window height * window width), as in PyTorch. Thread-safe;
 // the calling thread's pool computes parts (thread_pool.h). Temporaries come from the arena. f16,
 // and bf16 on a processor without AVX-512, are converted to f32 and back. A failure of the library
-// throws Error(internal).
+// throws Error(internal); a shape for which it has no correct implementation throws
+// Error(unsupported).
 #pragma once
 
 #include <optional>
@@ -23,7 +24,7 @@ struct ConvolutionShape {
   // Number of equal groups of input and output channels; each group of outputs reads one group of
   // inputs.
   int64_t groups = 1;
-  std::optional<WindowTile> tile = {};  // none: all windows that fit into the image
+  std::optional<WindowTile> tile = {};  // unset: all windows that fit into the image
 
   WindowTile windows() const { return tile ? *tile : WindowTile::all(input, window); }
   ImageShape output() const {

@@ -61,8 +61,9 @@ double bytes_of(const BasicQkv<is_const>& all) {
 }
 double bytes_of(const Arena&) { return 0; }
 
-// A kernel call, which is reported to the thread's observer and ends with the full expression. A
-// tensor that is both read and written is passed twice, so that its bytes count twice.
+// A kernel call. The object is destroyed at the end of the full expression, and then reports the
+// call to the thread's observer. A tensor that is both read and written is passed twice, so that
+// its bytes count twice.
 class Call {
  public:
   template <typename... Places>

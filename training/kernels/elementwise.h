@@ -1,5 +1,5 @@
-// Elementwise kernels and sums over rows. The tensors of a call have the same type and shape and
-// are contiguous; outputs may alias inputs.
+// Elementwise kernels and sums over rows. Unless noted otherwise, the tensors of a call have the
+// same type and shape and are contiguous, and outputs may alias inputs.
 //
 // For all kernels, here and in the other headers: the tensors of a call and the arena must be in
 // one memory space, whose backend computes; otherwise they throw Error(invalid_argument). Spans are

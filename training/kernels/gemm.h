@@ -1,8 +1,8 @@
 // Matrix products by oneDNN (in f64, for gradient checks, by BLAS).
 //
 // Thread-safe; the calling thread's pool computes tiles (thread_pool.h). The bits of a result
-// depend on shapes, values, instruction set and BitsOf, not on the number of threads. A failure of
-// the library throws Error(internal).
+// depend on shapes, values, instruction set and BitsOf (with BitsOf::strides, also on strides), not
+// on the number of threads. A failure of the library throws Error(internal).
 #pragma once
 
 #include "training/core/tensor.h"

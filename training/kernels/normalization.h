@@ -3,8 +3,8 @@
 //
 // x, y, dy, dx: rows x cols, contiguous, of the same floating-point type. gain and bias: 1 x cols
 // of that type. Statistics, of value_type, are kept for backward: rows x 2 (mean, 1 / deviation),
-// for RMSNorm rows x 1. Backward adds to the gradients of gain and bias, with sums in the order of
-// row_sums.h.
+// for RMSNorm rows x 1 (1 / root mean square). Backward adds to the gradients of gain and bias,
+// with sums in the order of row_sums.h.
 #pragma once
 
 #include "training/core/arena.h"

@@ -23,7 +23,7 @@ class KernelObserver {
   virtual void on_kernel(const KernelCall& call) = 0;
 };
 
-// The observer of the calling thread's kernel calls; null: none.
+// The observer of the calling thread's kernel calls; null if there is none.
 inline constinit thread_local KernelObserver* kernel_observer = nullptr;
 
 // Makes `observer` receive the kernel calls of the constructing thread while the object exists.
@@ -41,7 +41,7 @@ class ObserveKernels {
 };
 
 // Measures one call of a kernel, from construction to destruction. Kernel calls inside it are not
-// observed separately: the thread has no observer meanwhile.
+// observed separately, because the thread has no observer during the call.
 class KernelSpan {
  public:
   explicit KernelSpan(const char* name) : observer_(kernel_observer) {

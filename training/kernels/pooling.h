@@ -14,7 +14,7 @@ namespace tutti::training {
 struct PoolingShape {
   ImageShape input;
   Window window;                        // must have dilation 1
-  std::optional<WindowTile> tile = {};  // none: all windows that fit into the image
+  std::optional<WindowTile> tile = {};  // unset: all windows that fit into the image
 
   WindowTile windows() const { return tile ? *tile : WindowTile::all(input, window); }
   ImageShape output() const {
@@ -24,8 +24,8 @@ struct PoolingShape {
 };
 
 // Writes the maximum of each window to y. places: u8, of the shape of y: for each output the index
-// of the (first) largest value in its window. Windows have at most 256 pixels. NaN counts as the
-// largest value.
+// of the largest value in its window; of equal values, the first. Windows have at most 256 pixels.
+// NaN counts as the largest value; of several NaNs, the last is chosen.
 void max_pool(const PoolingShape& shape, ConstTensor x, Tensor y, Tensor places);
 void max_pool_backward(const PoolingShape& shape, ConstTensor dy, ConstTensor places, Tensor dx);
 

@@ -60,8 +60,8 @@ struct QuantizedProduct {
   int64_t first_row = 0;
 };
 
-// Computes the product as gemm() does, except in f64. Threads as in gemm(); `arena` must have room
-// for both operands in f32.
+// Computes what gemm() computes, but with rounded operands. Tensors must not be f64. The calling
+// thread's pool computes parts. `arena` must have room for both operands and the product in f32.
 void quantized_gemm(const QuantizedProduct& product, ConstTensor a, Transpose transpose_a,
                     ConstTensor b, Transpose transpose_b, Tensor c, GemmMode mode, ConstTensor bias,
                     BitsOf bits, Arena& arena);

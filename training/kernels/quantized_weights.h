@@ -5,14 +5,14 @@
 //   q4_0   |d |qq qq .. |     32 values  d (q - 8), d in f16, q from 0 to 15     18 bytes
 //   nf4    |d |qq qq .. |     64 values  d NF4[q], d in f32, q from 0 to 15      36 bytes
 //
-// q8_0 and q4_0 are those of ggml (llama.cpp), bit for bit. q8_0: d = max |x| / 127, and q is x *
+// q8_0 and q4_0 equal ggml's formats (llama.cpp) bit for bit. q8_0: d = max |x| / 127, and q is x *
 // (1 / d), rounded to nearest, ties away from 0. q4_0: d = m / -8, where m is the first value of
 // the largest magnitude; q is x * (1 / d) + 8.5, truncated, and at most 15. The lower halves of the
 // bytes are the first 16 values. q is computed before d is rounded to f16.
 //
-// nf4 is that of bitsandbytes (Dettmers et al.: QLoRA, 2023), with blocks of 64: d = max |x|, and q
-// is the code whose value is nearest to x * (1 / d), on a tie the lower one. The upper half of a
-// byte is the first of its two values. The codes are quantiles of a normal distribution.
+// nf4 is bitsandbytes' format (Dettmers et al.: QLoRA, 2023) in blocks of 64: d = max |x|, and q is
+// the code whose value is nearest to x * (1 / d), on a tie the lower one. The upper half of a byte
+// is the first of its two values. The codes are quantiles of a normal distribution.
 //
 // 1 / d is at most the largest float. Blocks follow the rows of a matrix; the last block of a row
 // is padded with zeros. A block with a NaN or an infinity becomes NaN. The bytes are the same on

@@ -18,7 +18,7 @@ struct TokenReader {
 
 struct TextLoss {
   double sum = 0;       // sum of the losses in nats
-  int64_t targets = 0;  // number of predicted tokens
+  int64_t targets = 0;  // number of tokens that count as targets
   int64_t correct = 0;  // number of targets with the largest logit
 
   double mean() const { return targets == 0 ? 0 : sum / static_cast<double>(targets); }

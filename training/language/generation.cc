@@ -58,7 +58,7 @@ int32_t choose(std::span<const float> logits, const GenerationOptions& options, 
   return order[std::min(static_cast<size_t>(found - cumulative.begin()), kept - 1)];
 }
 
-// Computes the logits after a sequence that grows.
+// Computes the logits of the token after a sequence that grows token by token.
 class Reader {
  public:
   Reader(Decoder& model, DType dtype, bool cached)
@@ -67,8 +67,8 @@ class Reader {
         cache_(model.context()),
         runner_(model, {.dtype = dtype, .cache = cached ? &cache_ : nullptr}) {}
 
-  // Computes logits. `window`: the tokens of the model's context. The last `fresh` tokens are new
-  // since the last call.
+  // Computes the logits of the token that follows `window`, the tokens in the model's context. The
+  // last `fresh` tokens of the window are new since the last call.
   void read(std::span<const int32_t> window, size_t fresh, std::vector<float>& logits) {
     if (!cached_) fresh = window.size();
     const Share range{std::ssize(window) - static_cast<int64_t>(fresh),

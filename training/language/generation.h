@@ -17,8 +17,8 @@ struct GenerationOptions {
   int64_t tokens = 200;
   double temperature = 1;  // 0: always choose the most likely token
   int64_t top_k = 0;       // number of candidates, which are the most likely tokens; 0: all tokens
-  // Restricts the candidates to the most likely tokens whose probabilities add up to this (nucleus
-  // sampling: Holtzman et al. 2020).
+  // Restricts the candidates to the most likely tokens, as few as have probabilities that add up to
+  // at least top_p (nucleus sampling: Holtzman et al. 2020). 1: no restriction.
   double top_p = 1;
   uint64_t seed = 1;
   // Tokens that end a text. They are not passed to the callback. If empty, generate_text() uses the

@@ -17,14 +17,14 @@
 namespace tutti::training {
 
 struct LoadOptions {
-  // Number of tokens that the model sees. None: as many as it was trained with, but at most
+  // Number of tokens in the model's context. Unset: the stored model's context, but at most
   // `needed`.
   std::optional<int64_t> context;
   int64_t needed = std::numeric_limits<int64_t>::max();
   DType dtype = DType::f32;
   // Format of the matrices of dense layers and of the token embedding
-  // (ParameterSpec::is_quantizable). Each matrix is quantized while it is read. None: these
-  // matrices have the type `dtype`, too.
+  // (ParameterSpec::is_quantizable). Each matrix is quantized while it is read. Unset: these
+  // matrices have the type `dtype`, as all other parameters do.
   std::optional<WeightFormat> weights;
 };
 

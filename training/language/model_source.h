@@ -14,7 +14,7 @@ namespace tutti::training {
 struct ModelSource {
   std::unique_ptr<TensorSource> values;
   Json configuration;  // complete configuration; null for a safetensors file without one
-  // Folder with files that belong to the model, such as its tokenizer; empty: none.
+  // Folder with files that belong to the model, such as its tokenizer; empty if there is none.
   std::string companions;
 };
 
@@ -25,8 +25,8 @@ ModelSource open_model(const std::string& path);
 // Returns true for a Hugging Face directory or a safetensors file: a model that no run has saved.
 bool is_from_elsewhere(const std::string& path);
 
-// Returns the path of the tokenizer's files in the model's folder, as an argument for
-// make_tokenizer(); empty if there are none.
+// Returns the model's companion folder, as an argument for make_tokenizer(), if it contains a
+// tokenizer's files; otherwise "".
 std::string tokenizer_of(const ModelSource& source);
 
 // Returns the end-of-text tokens from the model's generation_config.json or, if it has none, its

@@ -50,7 +50,7 @@ void CsvFile::begin() {
     return append(header_of(columns_));
   }
   keep_lines(path_, [&](std::string_view line) {
-    uint64_t step = 0;  // the header counts as step 0
+    uint64_t step = 0;  // remains 0 for the header line, which is therefore kept
     std::from_chars(line.data(), line.data() + line.size(), step);
     return step <= *after_;
   });

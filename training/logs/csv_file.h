@@ -20,8 +20,8 @@ class CsvFile {
   // be written, Error(invalid_argument) if the run continues and the file has other columns.
   CsvFile(std::string path, std::vector<std::string> columns, std::optional<uint64_t> after);
 
-  // Writes and flushes a line. Missing values and NaNs are empty fields; values without a column
-  // throw Error(internal).
+  // Writes and flushes a line. Missing values, NaNs and infinities are empty fields; a value
+  // without a column throws Error(internal).
   void write(const Scalars& scalars);
 
  private:

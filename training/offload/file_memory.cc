@@ -65,9 +65,9 @@ FileMemory::FileMemory(const std::string& directory, size_t bytes)
       mapped_(round_up(std::max<size_t>(bytes, 1))) {
   struct ::statvfs disk {};
   if (::fstatvfs(file_.get(), &disk) == 0 && disk.f_bavail * disk.f_frsize < mapped_) {
-    refuse(directory, bytes, ENOSPC);  // refuses instead of filling the disk for other programs
+    refuse(directory, bytes, ENOSPC);  // before the file fills a disk that other programs use
   }
-  // Allocates the blocks now: if there were no room when a page is written, the process would end.
+  // Allocates the blocks now, because a page that is written when the disk is full raises SIGBUS.
   if (const int error = ::posix_fallocate(file_.get(), 0, static_cast<off_t>(mapped_));
       error != 0) {
     refuse(directory, bytes, error);
@@ -133,7 +133,7 @@ void FileMemory::evict(Range range) const {
   if (pages.bytes == 0) return;
   write_back(pages,
              SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
-  // The mapping is released first, because the page cache keeps pages that are mapped.
+  // Unmaps the pages first, because the page cache does not release pages that are mapped.
   ::madvise(data_ + pages.first, pages.bytes, MADV_DONTNEED);
   ::posix_fadvise(file_.get(), static_cast<off_t>(pages.first), static_cast<off_t>(pages.bytes),
                   POSIX_FADV_DONTNEED);

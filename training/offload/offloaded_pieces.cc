@@ -109,7 +109,8 @@ void OffloadedPieces::leave(int64_t range) {
   for (; open_ < chunks_.size() && chunks_[open_].left == 0; ++open_) close(open_);
 }
 
-// The chunk before this one has been written by now, so evicting it does not wait.
+// Starts to write the chunk, and evicts the chunk before it, which has had time to be written. The
+// memory that this releases is used to fetch the next chunk.
 void OffloadedPieces::close(size_t chunk) {
   pager_.start_writing(chunks_[chunk].memory);
   if (chunk == 0) return;

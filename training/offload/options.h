@@ -14,7 +14,7 @@ struct OffloadOptions {
   // (ZeRO stage 3); "activations": inputs of recomputed units.
   std::vector<std::string> kinds;
   std::string directory;
-  // Maximum size of the optimizer's files in memory at once, in MiB.
+  // Maximum amount of the optimizer's files that is in memory at once, in MiB.
   int64_t window = kOffloadWindow;
 
   bool has(const char* kind) const;
@@ -23,7 +23,7 @@ struct OffloadOptions {
   bool activations() const { return has("activations"); }
 };
 
-// Throws Error(invalid_argument) for an unknown kind, and for kinds if there is no directory.
+// Throws Error(invalid_argument) for an unknown kind, and if there are kinds but no directory.
 void check(const OffloadOptions& options);
 
 }  // namespace tutti::training

@@ -48,8 +48,9 @@ class Pager {
   bool holds(const void* address) const { return file_of(address) != nullptr; }
   size_t bytes() const { return bytes_; }  // total size of all files
 
-  // Starts to load the ranges. fetch(), start_writing() and evict() are thread-safe and do not wait
-  // for the disk. They ignore ranges that are in none of the pager's files.
+  // Starts to load the ranges; wait() with the returned ticket blocks until they are loaded.
+  // fetch(), start_writing() and evict() are thread-safe and do not wait for the disk. They ignore
+  // ranges that are in none of the pager's files.
   Ticket fetch(std::span<const PageRange> ranges);
   // Starts to write the ranges' dirty pages.
   void start_writing(std::span<const PageRange> ranges);

@@ -1,5 +1,5 @@
-// Runs optimizers' work in fp32, block by block, in the first-level cache. An update is therefore
-// the same few loops over floats for all types in memory.
+// Converts pieces of parameters to fp32 block by block, so that a block stays in the first-level
+// cache, and an optimizer's update needs loops over floats only, whatever the types in memory.
 #pragma once
 
 #include <array>
@@ -19,10 +19,11 @@ inline constexpr int64_t kPieceRange = 32 * kUpdateBlock;
 // Up to kUpdateBlock consecutive elements of a piece.
 struct UpdateBlock {
   const OwnedPiece& owned;
-  int64_t first;                      // index in the piece of the block's first element
-  std::span<float> values;            // fp32: the master's values, or a copy of the model's values
-  std::span<const float> gradients;   // fp32, before they are multiplied by gradient_factor
-  std::array<float*, 2> states = {};  // the states, in the order of state_names(); null: none
+  int64_t first;                     // index in the piece of the block's first element
+  std::span<float> values;           // fp32: the master's values, or a copy of the model's values
+  std::span<const float> gradients;  // fp32, before they are multiplied by gradient_factor
+  // the states, in the order of state_names(); null if there are fewer
+  std::array<float*, 2> states = {};
 
   int64_t size() const { return static_cast<int64_t>(values.size()); }
 };

@@ -40,9 +40,9 @@ std::array<float, 256> values_of(bool is_signed) {
   return values;
 }
 
-// Returns the entry of a cell, a set of floats of one sign that differ only in their last kCellBits
-// bits. The entry has the code of the cell's first float, and a threshold: floats beyond it have
-// the code of a neighbour.
+// Returns the table's entry for a cell, a set of floats of one sign that differ only in their last
+// kCellBits bits. The entry contains the code of the cell's first float and the last bits of the
+// last float with this code. Later floats of the cell have an adjacent code.
 uint32_t cell_of(const std::array<float, 256>& values, uint32_t first) {
   using optimizer_loops::kCellMask;
   const auto code = [&](uint32_t low) {

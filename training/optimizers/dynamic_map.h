@@ -1,6 +1,6 @@
 // Dynamic 8-bit data types: 256 values in [-1, 1] or [0, 1] whose precision decreases towards 0
 // (Dettmers et al.: 8-bit optimizers via block-wise quantization, ICLR 2022). Values and rounding
-// are bitwise those of bitsandbytes: create_dynamic_map() and its block-wise optimizers.
+// equal those of bitsandbytes (create_dynamic_map() and the block-wise optimizers) bit for bit.
 #pragma once
 
 #include <array>

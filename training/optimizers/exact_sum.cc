@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kDigitBits = 32;
 constexpr int64_t kDigitMask = (int64_t{1} << kDigitBits) - 1;
-constexpr int kLowestBit = -352;            // the first digit's last bit weighs 2^kLowestBit
+constexpr int kLowestBit = -352;            // the first digit's last bit has the value 2^kLowestBit
 constexpr uint64_t kTooLarge = 1023 + 320;  // exponent field of the double 2^320
 // Limits that keep limbs below 2^62.
 constexpr int64_t kMaxPending = int64_t{1} << 29;
@@ -58,7 +58,8 @@ void ExactSum::add(const ExactSum& other) {
   if (++pending_ >= kMaxPending) carry();
 }
 
-// Carries. On return all digits but the last, which has the sign, are in [0, 2^32).
+// Propagates the carries. On return all digits are in [0, 2^32), except the last one, which has the
+// sign.
 void ExactSum::carry() {
   for (size_t i = 0; i + 1 < kDigits; ++i) {
     limbs_[i + 1] += limbs_[i] >> kDigitBits;
@@ -90,7 +91,7 @@ double ExactSum::value() const {
         (digits << kDigitBits) + static_cast<uint64_t>(magnitude.limbs_[static_cast<size_t>(i)]);
   }
   int weight = kLowestBit + (top - 2) * kDigitBits;
-  // 64 bits suffice to round to 53 if the last one is a sticky bit for the rest.
+  // 64 bits suffice to round to 53 bits if the last bit is a sticky bit for all lower bits.
   bool more = std::any_of(magnitude.limbs_.begin(), magnitude.limbs_.begin() + (top - 2),
                           [](int64_t limb) { return limb != 0; });
   while (digits >> 64 != 0) {

@@ -15,7 +15,7 @@ namespace tutti::training {
 // addition is associative, which makes sums reproducible (Demmel, Nguyen: Parallel reproducible
 // summation, 2015), here exactly.
 //
-// Terms with a magnitude in [2^-300, 2^319] are added without any error. Smaller terms lose their
+// Terms with a magnitude in [2^-300, 2^320) are added without any error. Smaller terms lose their
 // bits below 2^-352. Infinity, NaN and terms of 2^320 or more make the sum NaN permanently. Not
 // thread-safe.
 class ExactSum {

@@ -37,7 +37,7 @@ void Lamb::update(std::span<const OwnedPiece> pieces, States states, const StepO
   norms.reduce(reducer);
 
   update_blocks(pieces, states, options, [&](const UpdateBlock& block) {
-    // Both norms are 0 for parameters without weight decay.
+    // Both norms are 0 for parameters without weight decay, because none of their parts was added.
     const double w = norms.of_values(block.owned.piece.parameter);
     const double u = norms.of_others(block.owned.piece.parameter);
     const double trust = w == 0 || u == 0 ? 1 : w / u;

@@ -27,7 +27,7 @@ void Lars::update(std::span<const OwnedPiece> pieces, States states, const StepO
 
   update_blocks(pieces, states, options, [&](const UpdateBlock& block) {
     const double decay = decays(*block.owned.spec, options_.decay_on) ? options_.weight_decay : 0;
-    // Both norms are 0 for parameters without weight decay.
+    // Both norms are 0 for parameters without weight decay, because none of their parts was added.
     const double w = norms.of_values(block.owned.piece.parameter);
     const double g =
         norms.of_others(block.owned.piece.parameter) * std::abs(options.gradient_factor);

@@ -11,8 +11,8 @@ struct LossScalerOptions {
   double growth = 2;               // factor by which the scale is raised, above 1
   double backoff = 0.5;            // factor by which the scale is lowered, in (0, 1)
   int64_t growth_interval = 2000;  // steps without overflow before the scale is raised
-  // The scale is lowered at the overflow with this number since the last raise, and at each later
-  // one (Megatron-LM). 1: at every overflow.
+  // Number of overflows until the scale is lowered, counted from the last raise; each later
+  // overflow lowers it again (Megatron-LM). With 1, every overflow lowers the scale.
   int hysteresis = 1;
   double smallest_scale = 1;
 };

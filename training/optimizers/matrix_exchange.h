@@ -16,7 +16,7 @@ class MatrixExchange {
   virtual ~MatrixExchange() = default;
   virtual int owners() const = 0;
   virtual int self() const = 0;
-  // Returns the pieces of `owner`, in that owner's order. All owners return the same.
+  // Returns the pieces of `owner`, in that owner's order. The result is the same on all owners.
   virtual std::vector<Piece> pieces(int owner) const = 0;
   virtual const ParameterSpec& spec(int parameter) const = 0;
   // Collective over all owners. Sends and receives floats: `sent` has sent_counts[owner] floats for

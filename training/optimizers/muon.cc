@@ -29,7 +29,7 @@ void accelerate(const UpdateBlock& block, float factor, float momentum, bool nes
   }
 }
 
-// Replaces X by approximately its orthogonal factor, times `scale`.
+// Replaces the matrix X in `values` by `scale` times an approximation of its orthogonal factor.
 void orthogonalise(std::span<float> values, int64_t rows, int64_t iterations, double scale) {
   constexpr float kA = 3.4445F;
   constexpr float kB = -4.7750F;

@@ -14,7 +14,7 @@ struct MuonOptions {
   double momentum = 0.95;  // in [0, 1)
   bool nesterov = true;
   int64_t iterations = 5;     // number of Newton-Schulz steps
-  double weight_decay = 0.0;  // decoupled; applies to all parameters with weight decay
+  double weight_decay = 0.0;  // decoupled; applies to all parameters with ParameterSpec::decays
   // Fraction of the learning rate with which AdamW updates the other parameters.
   double adam_scale = 0.05;
   AdamMoments moments = {};
@@ -25,7 +25,7 @@ struct MuonOptions {
 // momentum u, or d = u without Nesterov; w = (1 - rate weight_decay) w - rate sqrt(max(1, rows /
 // cols)) O(d). O(d) brings d's singular values to about 1 by Newton-Schulz steps, X = a X + (b A +
 // c A A) X with A = X X^T, starting from X = d / (|d| + 1e-7), in f32. The factor sqrt(max(1, rows
-// / cols)) is that of Jordan's program. AdamW updates all vectors, and all parameters of the
+// / cols)) comes from Jordan's program. AdamW updates all vectors, and all parameters of the
 // model's first and last unit (embeddings and output layer).
 //
 // One owner computes a whole matrix, and the other owners send it their parts; matrices are

@@ -1,4 +1,4 @@
-// Interface of sums over the ranks that own parts of the same parameters, for norms.
+// Interface for sums over the ranks that own parts of the same parameters. Norms need these sums.
 #pragma once
 
 #include <algorithm>

@@ -69,8 +69,8 @@ class Optimizer {
   // Returns the storage format of a parameter's states. Throws Error(unsupported) for a parameter
   // that is sharded in a way that this optimizer does not support.
   virtual StateFormat state_format(const ParameterSpec& /*spec*/) const { return StateFormat::f32; }
-  // Returns the size in elements of the aligned blocks of a parameter inside which no piece may
-  // end.
+  // Returns the alignment of pieces: each piece must begin at a multiple of this number of elements
+  // in its parameter.
   virtual int64_t alignment() const { return kAlignment; }
   // Returns the states that the owner that computes a whole parameter (computed_here()) keeps for
   // it, in a model of `units` units. Throws as state_format() does.

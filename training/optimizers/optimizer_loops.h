@@ -48,7 +48,7 @@ struct Loops {
   // sums[b] = sum of squares of block b of kSquaresBlock values, in double, in a fixed order.
   void (*squares)(const float* values, double* sums, int64_t blocks);
 
-  // w -= rate * g, without momentum. The other loops need a momentum array.
+  // w -= rate * g, without momentum. Unlike sgd(), needs no momentum array.
   void (*sgd_plain)(float* w, const float* gradients, int64_t n, SgdFactors factors);
   // momentum = factors.momentum * momentum + g; w -= rate * momentum, or with Nesterov's momentum w
   // -= rate * (g + factors.momentum * momentum).

@@ -26,7 +26,8 @@ struct OptimizerKind {
   std::function<std::unique_ptr<Optimizer>(const Json& configuration)> make;
 };
 
-// Returns the definition of an optimizer's kind, for the optimizer's file.
+// Builds an OptimizerKind; called in the optimizer's source file. `describe` adds the fields of
+// Options to a schema.
 template <typename Made, typename Options>
 OptimizerKind optimizer_kind(const std::string& name, Json (*suits)(const ModelTraits& model),
                              void (*describe)(Schema& schema, Options& options)) {

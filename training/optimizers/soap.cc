@@ -25,7 +25,8 @@ void move_towards(std::span<float> mean, std::span<const float> values, float we
   for (size_t i = 0; i < mean.size(); ++i) mean[i] += (values[i] - mean[i]) * weight;
 }
 
-// A dimension of the tensor: its preconditioner and basis, size x size, or empty.
+// A dimension of the tensor. Its preconditioner and its basis are size x size matrices, or empty if
+// the dimension is not preconditioned.
 struct Mode {
   int64_t size = 0;
   std::span<float> preconditioner;
@@ -36,7 +37,7 @@ struct Mode {
 
 class Preconditioned {
  public:
-  // Views of a parameter's states; `states`: in the order of whole_states().
+  // Creates views of a parameter's states; `states`: the states in the order of whole_states().
   Preconditioned(const ParameterSpec& spec, std::span<const std::span<float>> states,
                  const SoapOptions& options)
       : options_(options), mean_(states[0]), squares_(states[1]) {
@@ -126,7 +127,8 @@ class Preconditioned {
     }
   }
 
-  // Makes one step of power iteration.
+  // Updates the basis of a dimension by one step of power iteration, and sorts it and squares_ by
+  // the estimated eigenvalues, in descending order.
   void turn_basis(size_t dimension) {
     const Mode& mode = modes_[dimension];
     const auto n = static_cast<size_t>(mode.size);

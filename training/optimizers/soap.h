@@ -16,7 +16,7 @@ struct SoapOptions {
   double epsilon = 1e-8;          // 0 or more; added to the square root, not under it
   double weight_decay = 0.0;      // decoupled
   int64_t frequency = 10;         // steps between updates of the bases
-  int64_t max_dimension = 10000;  // largest dimension of a tensor that is preconditioned
+  int64_t max_dimension = 10000;  // larger dimensions of a tensor are not preconditioned
 };
 
 // Vyas et al.: SOAP: improving and stabilizing Shampoo using Adam, 2024, as in pytorch-optimizer's

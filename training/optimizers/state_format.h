@@ -5,9 +5,9 @@
 
 namespace tutti::training {
 
-// blockwise8: an 8-bit code per element (dynamic_map.h), and an f32 scale per block of kStateBlock
-// elements, which is the largest absolute value in the block. An element is the value of its code
-// times the scale.
+// f32: one float per element. blockwise8: an 8-bit code per element (dynamic_map.h), and an f32
+// scale per block of kStateBlock elements, which is the largest absolute value in the block. An
+// element is the value of its code times the scale.
 enum class StateFormat { f32, blockwise8 };
 
 inline constexpr int64_t kStateBlock = 256;

@@ -11,7 +11,8 @@
 namespace tutti::training {
 namespace {
 
-// Returns the cost of a product of the matrix with its transpose.
+// Returns the number of multiplications in a product of the matrix with its transpose (the smaller
+// of the two products).
 double cost_of(const ParameterSpec& spec) {
   const auto rows = static_cast<double>(spec.shape.front());
   const auto all = static_cast<double>(spec.count());

@@ -1,4 +1,4 @@
-// Makes choices that follow from the options of a run.
+// Implements the functions of train_options.h: hooks, checks and values that the options determine.
 #include <algorithm>
 
 #include "base/error.h"
@@ -91,7 +91,7 @@ uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps) 
       options.flush_every == 0 ? kMostSteps : std::min(options.flush_every, kMostSteps);
   uint64_t last = steps;
   for (const uint64_t every : {flush_every, options.validate_every, options.checkpoint_every}) {
-    // Steps are counted from 1, so a multiple is the last step of its stretch.
+    // Steps are counted from 1, so a multiple of `every` is the last step of a stretch.
     if (every != 0) last = std::min(last, (step + every - 1) / every * every);
   }
   return last;

@@ -19,7 +19,7 @@
 namespace tutti::training {
 namespace {
 
-// Name of the run's length, which resumed runs often extend.
+// Name of the setting with the run's length, which a resumed run may always change.
 constexpr const char* kSamples = "samples";
 // Settings that a resumed run cannot change, because saved tensors would not fit or steps would be
 // counted differently.

@@ -41,10 +41,10 @@ RunConfiguration configuration_of(const Model& model, const std::vector<const Da
 void check_same_everywhere(Communicator& communicator, const RunConfiguration& configuration);
 
 // Checks that a run that was saved with one configuration (RunConfiguration::whole, or an earlier
-// format) may continue with another. Throws Error(invalid_argument) if settings differ that are not
-// in `allowed` (written "lr" or "optimizer.lr"), and names them; also if a name in `allowed` is
-// unknown or is of a setting that no run may change. `where`: the saved run's path, for errors.
-// Returns the accepted differences as text.
+// format) may continue with another. `allowed`: names of settings that may differ ("lr" or
+// "optimizer.lr"), in addition to "samples". Throws Error(invalid_argument) that names the other
+// settings that differ, or a name in `allowed` that is unknown or whose setting no run may change.
+// `where`: the saved run's path, for errors. Returns the accepted differences as text.
 std::vector<std::string> check_resumed(const Json& saved, const RunConfiguration& now,
                                        const std::vector<std::string>& allowed,
                                        const std::string& where);

@@ -57,8 +57,8 @@ Sets numbered_sets(const std::vector<uint64_t>& sizes) {
   return sets;
 }
 
-// Returns the length of a run in samples, such that each data set's share of them is at least
-// `epochs` epochs.
+// Returns the smallest number of samples in a run that reads each data set at least `o.epochs`
+// times, if the data sets are mixed in proportion to their weights.
 uint64_t samples_of(const EpochCheckOptions& o) {
   double weights = 0, most = 0;
   for (size_t i = 0; i < o.sizes.size(); ++i) {
@@ -72,7 +72,7 @@ uint64_t samples_of(const EpochCheckOptions& o) {
   return static_cast<uint64_t>(std::ceil(most));
 }
 
-// Appends the samples of one step in the order of their numbers.
+// Appends the samples of one step to `taken`, in order of their index in the run.
 void append_step(const std::vector<StepFeed>& of_ranks, std::vector<Taken>& taken) {
   std::map<uint64_t, const Batch*> in_order;
   for (const StepFeed& feed : of_ranks) {
@@ -126,7 +126,8 @@ class Counter {
     places_[example] = static_cast<int64_t>(count.taken++);
     if (!before_.empty() && before_[example] == places_[example]) ++count.same_place;
   }
-  // The last epoch is complete only if the run ends with it.
+  // Counts the missing examples of the last epoch only if the epoch has as many samples as the data
+  // set has examples. Otherwise the run ended within the epoch.
   std::vector<EpochCount> counts() {
     if (counts_.back().taken == places_.size()) end();
     return counts_;
@@ -147,7 +148,7 @@ class Counter {
 
 bool EpochCheck::holds() const {
   return same_after_resume && std::ranges::all_of(epochs, [](const EpochCount& count) {
-           // In a random order about one sample keeps its place by chance.
+           // Of two random orders, about one example has the same place in both by chance.
            const bool is_other = count.taken < 16 || count.same_place < count.taken / 2;
            return count.repeated == 0 && count.missing == 0 && is_other;
          });

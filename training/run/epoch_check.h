@@ -38,12 +38,16 @@ struct EpochCheck {
   // resumed_at on
   bool same_after_resume = false;
 
-  // Returns true if no example was missed or repeated, orders differ, and resuming changes nothing.
+  // Returns true if no example was missed or repeated, same_after_resume is true, and in each epoch
+  // of at least 16 samples fewer than half of the examples have the same place as in the epoch
+  // before.
   bool holds() const;
 };
 
-// Takes the samples of all ranks from the Feed of a run, step by step. Then takes them again from
-// the middle of the run on, with one more rank. Throws what Feed throws.
+// Takes the samples of all ranks from the Feed of a run, step by step. Then resumes at the middle
+// of the run with one more rank, and takes the second half again. Throws Error(invalid_argument)
+// for a data set without examples or with 2^31 or more, Error(internal) if two ranks take the same
+// micro-batch, and what Feed throws.
 EpochCheck check_epochs(const EpochCheckOptions& options);
 
 }  // namespace tutti::training

@@ -47,8 +47,8 @@ std::vector<const DataSet*> views(const std::vector<std::unique_ptr<const DataSe
   return views;
 }
 
-// Returns the micro-batches of a step that `rank` computes. If there are none, returns a single one
-// of weight 0.
+// Returns the micro-batches of a step that `rank` computes; `count`: number of micro-batches of the
+// step. If the rank has none, returns the step's last micro-batch with weight 0.
 template <typename Fill>
 std::vector<Batch> batches_of(int rank, uint64_t count, const FeedOptions& options,
                               const Fill& fill) {

@@ -4,8 +4,8 @@
 //   samples of a step  | 0 1 2 3 | 4 5 6 7 | 8 9 10 11 | 12 13 |     micro-batches of 4
 //   2 ranks            |----- rank 0 ------|------ rank 1 -----|     2 passes each
 //
-// A rank without samples repeats the last micro-batch with weight 0, so that it takes part in the
-// communication of the others.
+// A rank without samples repeats the step's last micro-batch with weight 0, so that it takes part
+// in the communication of the other ranks.
 //
 // The assignment is pure arithmetic on the indices of samples. A micro-batch has the same samples
 // and shapes, and therefore the same bits, for any number of ranks.
@@ -42,9 +42,10 @@ struct FeedOptions {
 
 // A rank's part of one step.
 struct StepFeed {
-  std::vector<Batch> own;  // this rank's micro-batches; at least one
-  uint64_t passes = 0;     // maximum number of micro-batches of any rank
-  uint64_t samples = 0;    // number of samples over all ranks
+  // this rank's micro-batches; at least one, except if a validation has no samples
+  std::vector<Batch> own;
+  uint64_t passes = 0;   // maximum number of micro-batches of any rank
+  uint64_t samples = 0;  // number of samples over all ranks
 };
 
 class Feed {
@@ -56,15 +57,16 @@ class Feed {
   uint64_t steps() const;  // Returns the number of steps of the whole run.
   uint64_t batch() const { return options_.batch; }
   uint64_t passes() const;  // Returns the maximum number of micro-batches of a rank in any step.
-  // Returns for each data set how many epochs have been taken after this many steps: samples taken
-  // / size of the set, as a fraction. For a client, the set is its own part of the data set.
+  // Returns for each data set the number of epochs after `steps` steps, which may be fractional:
+  // samples taken / size of the set. For a client, the set is its own part of the data set.
   std::vector<double> epochs(uint64_t steps) const;
-  // Returns the steps [from, steps()) in order, prepared in the background.
+  // Returns a loader that prepares this rank's parts of the steps [from, steps()), in order, in the
+  // background.
   std::unique_ptr<Loader<StepFeed>> steps_from(uint64_t from) const;
   // Returns rank `rank`'s part of step `step`. Steps are counted from 0.
   StepFeed part(uint64_t step, int rank) const;
-  // Returns this rank's part of the validation samples: at most max_samples over all ranks, spread
-  // evenly over the held-out data.
+  // Returns this rank's part of the validation samples. They are spread evenly over the held-out
+  // data: at most max_samples over all ranks, but at least one of each data set that has any.
   StepFeed validation(uint64_t max_samples) const;
 
  private:

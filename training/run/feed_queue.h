@@ -23,7 +23,7 @@ class FeedQueue {
   // Fetches the samples of the step after the one that was taken. Blocks like take(). If fetching
   // fails, the next take() throws the error, so that the step that was taken is not affected.
   void look_ahead();
-  // Returns the samples that look_ahead() fetched; null: none.
+  // Returns the samples that look_ahead() fetched, or null if there are none.
   const StepFeed* ahead() const { return next_ ? &*next_ : nullptr; }
   // Returns the time for which take() and look_ahead() have blocked so far.
   std::chrono::nanoseconds waited() const { return waited_; }

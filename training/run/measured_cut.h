@@ -9,9 +9,10 @@
 
 namespace tutti::training {
 
-// Returns the first unit of each of `chunks` chunks, such that the slowest chunk's time is minimal
-// (pipeline/partition.h). Collective: rank 0 times the units with the run's first micro-batch and
-// broadcasts the result. The model's parameters must not have memory yet.
+// Divides the model into `chunks` chunks so that the slowest chunk takes as little time as possible
+// (pipeline/partition.h). Returns the first unit of each chunk. Collective: rank 0 times the units
+// with the run's first micro-batch and broadcasts the times. The model's parameters must not have
+// memory yet.
 std::vector<int> measured_cut(Communicator world, Model& model,
                               const std::vector<const DataSet*>& data, const TrainOptions& options,
                               int chunks);

@@ -28,20 +28,20 @@ using pipeline::UnitMemory;
 
 int64_t bytes_of(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
 
-// Memory of a part of the model while a micro-batch is in flight: in its slot, and in the scratch
-// arena while a unit computes.
+// Bytes of a part of the model: in the slot of a micro-batch that is in flight, and in the scratch
+// arena, which is used while a unit computes.
 struct PartMemory {
   int64_t slot = 0;
   int64_t scratch = 0;
-  int64_t validation = 0;  // memory in the slot that validation uses
+  int64_t validation = 0;  // bytes of the slot that validation uses
   int64_t files = 0;       // bytes in the file of the slot
-  int64_t largest = 0;     // bytes of the largest output in that file
+  int64_t largest = 0;     // bytes of the largest unit output in the slot's file
 };
 
 // Predicts the memory of ModelRunner, which keeps activations of forward in one arena, and
 // temporaries of backward (and of recomputed forwards) in another. If backward is split in two, its
-// temporaries are in the first arena as well. Validation has one unit's forward in the first arena
-// at a time.
+// temporaries are in the first arena as well. During validation, the first arena contains the input
+// and the forward activations of one unit at a time.
 class PartPlan {
  public:
   PartPlan(const Model& model, const Profile& profile, const RunnerOptions& runner,
@@ -107,9 +107,9 @@ class PartPlan {
   int64_t gathered_ = 0;  // bytes of the current unit's input, if it is kept in shards
 };
 
-// Returns the number of elements of temporary whole buckets that exist at once: two of each size
-// while one of them is exchanged. With `of_gradients`, buckets of a single rank are not exchanged,
-// so that one suffices.
+// Returns the number of elements of temporary whole buckets that exist at once: two buckets of each
+// size, because one is exchanged while the other is used. With `of_gradients`, buckets of a single
+// rank are not exchanged, so one bucket of each size suffices.
 int64_t planned_buckets(const Layout& layout, bool of_gradients) {
   std::map<std::pair<int64_t, bool>, int64_t> counts;  // key: size, and whether it is exchanged
   for (const Bucket& bucket : layout.buckets) {
@@ -122,8 +122,8 @@ int64_t planned_buckets(const Layout& layout, bool of_gradients) {
   return elements;
 }
 
-// Returns the maximum number of message buffers at once. A received message is kept until the
-// backward_weight that needs it; two more are for sends.
+// Returns the maximum number of message buffers in use at once. A received message is kept until
+// the plan computes the weight gradients that need it; sends need two more buffers.
 int64_t planned_messages(const pipeline::RankPlan& rank) {
   int64_t held = 0, most = 0;
   std::map<std::pair<int, int>, int64_t> received;  // key: micro-batch and chunk
@@ -144,10 +144,11 @@ int64_t planned_messages(const pipeline::RankPlan& rank) {
 struct PlannedActivations {
   int64_t memory = 0;
   int64_t files = 0;
-  int64_t pages = 0;  // maximum bytes of these files in memory at once
+  int64_t pages = 0;  // maximum bytes of the files that are in memory at once
 };
 
-// Returns the sum over slots. A slot is as large as the largest chunk that uses it.
+// Returns the bytes of activations of a rank: the sum over its slots, each as large as the largest
+// chunk that uses it, and the scratch arena.
 PlannedActivations planned_activations(const Model& model, const Profile& profile,
                                        const pipeline::RankPlan& rank,
                                        const pipeline::Placement& placement,

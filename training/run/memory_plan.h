@@ -33,7 +33,7 @@ class MemoryPlan {
   // Returns the memory of the rank at this place. Along the axes that shard parameters, the place
   // must equal the place for which the model was created. Throws as make_layout() does.
   MemoryReport of(const MeshPlace& rank) const;
-  // Returns the bytes of logits that exist at once in the activations of a rank of that stage.
+  // Returns the bytes of logits that exist at once in the activations of a rank of stage `stage`.
   int64_t logits(int stage) const;
 
  private:
@@ -77,7 +77,7 @@ class MemoryPlan {
   std::vector<Stage> stages_;
 };
 
-// Returns the sum of the report's kinds of memory, without files.
+// Returns the total memory of a report in bytes. Excludes files, except their pages in memory.
 int64_t total(const MemoryReport& memory);
 
 }  // namespace tutti::training

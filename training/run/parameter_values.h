@@ -25,9 +25,9 @@ class ParameterValues {
   // parameter that is not divided along mesh axes); otherwise null. The caller may change them,
   // equally on all ranks, while it holds the pointer.
   Memory<float> in_place(int parameter);
-  // Copies the values of the whole parameter into `values`. Collective: with ZeRO among the ranks
-  // of the stage, and for a parameter that is divided along mesh axes among the ranks that have its
-  // parts.
+  // Copies the values of the whole parameter into `values`. With ZeRO, the call is collective among
+  // the ranks of the stage. If the parameter is divided along mesh axes, the call is also
+  // collective among the ranks that have its parts.
   void read(int parameter, std::span<float> values);
   // Sets the values of the whole parameter. Every rank of the stage must write the same values.
   // Does not communicate.

@@ -34,8 +34,9 @@ class RunOrigin {
     uint64_t done = 0;            // number of completed steps
     Json state = Json::object();  // the trainer's saved state; empty: a new run
   };
-  // Loads the step to resume or the initial parameters, and calls RunDirectory::begin(), from which
-  // on the run's directory may be modified. `steps`: number of steps of the run.
+  // Loads the state kept in memory, the step to resume, or the initial parameters. Then calls
+  // RunDirectory::begin(), which allows changes to the run's directory. `steps`: number of steps of
+  // the run.
   Begun load(Replica& replica, Model& model, uint64_t steps);
 
  private:

@@ -13,12 +13,14 @@ namespace tutti::training {
 
 // Report of one rank since the start of training in this process.
 struct RankReport {
-  uint64_t clock = 0;  // number of steps that this rank has computed; with async, of parts of steps
+  // number of steps that this rank has computed; with servers, number of pushes of this worker
+  uint64_t clock = 0;
   double waited_seconds = 0;
   // seconds of waiting for samples that the loader had not prepared yet
   double waited_for_data_seconds = 0;
   double bytes_sent = 0;
-  // Staleness of a worker's values, with servers: a number of updates (async) or of clocks.
+  // With servers: staleness of the values with which a worker computes, as a number of updates
+  // (async) or of clocks (other methods).
   struct Staleness {
     int64_t largest = 0;
     double mean = 0;

@@ -76,7 +76,7 @@ void RunSaver::finish() {
   while (in_flight_) advance();
 }
 
-// Drops a save that has ended or failed.
+// Advances the save in flight by one phase, and drops it once it has ended or failed.
 void RunSaver::advance() {
   try {
     if (!in_flight_->advance()) return;

@@ -44,8 +44,9 @@ class RunSaver {
   int saves() const { return saves_; }       // Returns the number of completed saves.
   // Returns true if this validation loss is lower than that of every saved step.
   bool improves(double validation_loss) const { return validation_loss < best_loss_; }
-  // Return, for this rank, the bytes of copies, and the time for which saves blocked training.
+  // Returns the bytes of this rank's memory for copies of the state (background saves).
   int64_t copies() const { return static_cast<int64_t>(memory_.size()); }
+  // Returns the time for which saves blocked training on this rank.
   std::chrono::nanoseconds lost() const { return lost_; }
 
  private:

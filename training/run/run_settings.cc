@@ -47,7 +47,8 @@ void add_optimizer(Json& settings, const Json& optimizer) {
   }
 }
 
-// Removes settings that have no effect together with the others.
+// Removes settings that have no effect, given the values of the other settings. Adds settings of
+// `timing` that affect the losses, because weights are updated late.
 void drop_what_is_unused(Json& settings, const Json& timing) {
   const std::string schedule = timing.value("schedule", std::string("1f1b"));
   bool late = pipeline::schedule_named(schedule).updates != pipeline::Updates::flushed;

@@ -52,8 +52,8 @@ struct Path {
   std::string first, second;
 };
 
-// Name of a row. If a worker consists of several ranks, the synchronizers' rows belong to the
-// ranks' parts of the model, so their names contain the place of the part.
+// Name of a row in a checkpoint. If a worker consists of several ranks, synchronizers' rows belong
+// to the ranks' parts of the model, so their names contain the place of the part.
 struct RowName {
   RowName(Replica& replica, const std::string& row) : text(row) {
     if (!row.starts_with("sync.") && !row.starts_with("own.")) return;

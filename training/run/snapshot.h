@@ -45,8 +45,8 @@ Json load_snapshot(Replica& replica, Model& model, const Checkpoint& checkpoint)
 // run keep in memory.
 Json load_kept(Replica& replica, KeptState& kept);
 
-// Loads only the model from a source of tensors "model.NAME": all parameters, and the buffers that
-// the source has. `path`: the source's path, for errors.
+// Collective. Loads only the model from a source of tensors "model.NAME": all parameters, and the
+// buffers that the source has. `path`: the source's path, for errors.
 void load_parameters(Replica& replica, const TensorSource& source, const std::string& path);
 
 }  // namespace tutti::training

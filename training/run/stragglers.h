@@ -7,7 +7,7 @@
 namespace tutti::training {
 
 // Parses "R:xF[,R:xF ...]" into slowdown factors by rank. Throws Error(invalid_argument) for other
-// texts.
+// texts, and for factors outside [1, 1000].
 std::map<int, double> stragglers_in(const std::string& text);
 
 }  // namespace tutti::training

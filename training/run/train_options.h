@@ -40,13 +40,13 @@ struct TrainOptions {
   ReplicaOptions replica;    // `passes` is derived from the batch
   bool measure_cut = false;  // true: cut the pipeline by measured unit times
   Compression compression = Compression::none;
-  int compression_rank = 4;            // rank of PowerSGD
-  double compression_fraction = 0.01;  // fraction of gradients that top-k sends
+  int compression_rank = 4;            // rank of PowerSGD's factors
+  double compression_fraction = 0.01;  // fraction of the gradients' elements that top-k sends
   uint64_t compression_warmup = 0;     // number of initial steps with uncompressed gradients
   std::string compression_only = "*";  // pattern of parameter names (hooks/selection.h)
 
   // Deterministic mode: number of slices of the computations that tensor-parallel ranks share
-  // (core/slices.h). None: they are not sliced.
+  // (core/slices.h). Unset: the computations are not sliced.
   std::optional<int64_t> cut_slices;
 
   // Number of steps between pipeline flushes, for schedules without a flush per step, or between
@@ -57,7 +57,7 @@ struct TrainOptions {
   uint64_t validate_every = 0;  // in steps; 0: only at the end
   uint64_t validation_samples = 65536;
 
-  std::string checkpoint;         // a directory; empty: none
+  std::string checkpoint;         // directory of the run's checkpoints; empty: saves none
   uint64_t checkpoint_every = 0;  // in steps; 0: only at the end
   int keep = 2;
   // True: write checkpoints in the background, from a copy in memory (MemoryReport::copies).
@@ -68,7 +68,7 @@ struct TrainOptions {
   // (checkpoint/run_directory.h). The run must have the settings with which it was saved, except
   // layout settings and those in `allow_changed` (configuration.h).
   bool resume = false;
-  std::optional<int64_t> resume_step;  // step to resume; none: the newest
+  std::optional<int64_t> resume_step;  // step to resume; unset: the newest step
   bool resume_or_new = false;          // true: start a new run if the directory has no step
   std::vector<std::string> allow_changed;
   // true: replace the run in the directory once this run saves its first step
@@ -81,9 +81,11 @@ struct TrainOptions {
   bool digest = false;    // true: hash the parameters at the end (TrainResult::digests)
   bool profile = false;   // true: profile this rank's steps (TrainResult::profile)
   std::string straggler;  // slowdowns of ranks (stragglers.h)
-  // Called in each step, after its gradients are computed. Returns a signal's number once this rank
-  // is to stop, otherwise 0. All ranks then stop after that step, and save it. Must be set on all
-  // ranks or on none. With `copies`: see Departure.
+  // Returns the number of a signal once this rank is to stop, otherwise 0. Called in each step,
+  // after the gradients are computed, and between steps. If it returns a signal on any rank, all
+  // ranks stop after the same step, which finish() saves if there is a checkpoint directory. Must
+  // be set on all ranks or on none. With `copies`, a request to only some ranks leads to a
+  // Departure.
   std::function<int()> stop_requested;
   // Copies of the ranks' state in memory (survival/), updated every `copy_every` steps. `kept` is
   // the state from which a continued run starts.
@@ -95,7 +97,7 @@ struct TrainOptions {
   Json configuration = Json::object();
 };
 
-// Returns the step after which the ranks flush next, if they start from a flush with step `step`.
+// Returns the last step before the next flush. `step`: the first step after the previous flush;
 // `steps`: number of steps of the run.
 uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps);
 

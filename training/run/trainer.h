@@ -19,9 +19,10 @@
 
 namespace tutti::training {
 
-// Thrown in a run that survives deaths when some ranks, but not all, have been asked to stop for at
-// least a second: those ranks leave, and the others continue without them. Thrown on all ranks
-// after the same step, whose state they have in memory.
+// Ends the steps of a run that survives deaths, because some ranks, but not all, were asked to stop
+// at least a second ago, or because ranks left at this step of the run that is replayed. These
+// ranks leave, and the others continue without them. Thrown on all ranks after the same step, after
+// a copy of the state is stored in memory.
 class Departure : public Error {
  public:
   Departure(const std::string& what, int signal)
@@ -34,7 +35,7 @@ class Departure : public Error {
 };
 
 struct StepReport {
-  uint64_t step = 0;  // number of the step, from 1
+  uint64_t step = 0;  // the step, counted from 1
   uint64_t steps = 0;
   StepResult result;
   double learning_rate = 0;
@@ -42,10 +43,12 @@ struct StepReport {
   // `step_samples_per_second` in this step or, without a flush per step, since the last flush.
   double samples_per_second = 0;
   double step_samples_per_second = 0;
-  double processor_seconds = 0;  // CPU time of this rank's threads in this step
+  // CPU time of this rank's threads per step, averaged over the steps since the last flush
+  double processor_seconds = 0;
   double flops_per_second = 0;  // floating-point operations of the model per second, over all ranks
   double waiting_share = 0;     // fraction of this rank's time spent waiting for communication
-  double bytes_sent = 0;        // bytes that this rank sent in this step
+  // bytes that this rank sent per step, averaged over the steps since the last flush
+  double bytes_sent = 0;
   std::array<double, kAxes> bytes_by_axis = {};
   std::vector<double> epochs;  // number of epochs of each data set
   // Gradient noise scale in samples, smoothed over the steps so far (optimizers/noise_scale.h). NaN
@@ -65,19 +68,19 @@ struct TrainResult {
   std::string digest;  // with servers: digest of the model's values (checkpoint/checksum.h)
   std::vector<std::string> digests;  // if requested: digests of each rank's parameters
   MemoryReport memory;
-  // Resident memory of this rank's process in bytes, including libraries (process_memory.h).
+  // Proportional set size of this rank's process in bytes, including libraries (process_memory.h).
   int64_t process_bytes = 0;
   PipelineReport pipeline;
   std::optional<StepProfile> profile;  // set with TrainOptions::profile
   // traffic of the weights of this rank's stage (see Replica::factors())
   std::vector<FactorTraffic> factors;
-  uint64_t resumed_at = 0;        // the loaded step; 0: none
-  uint64_t step = 0;              // number of the last completed step
+  uint64_t resumed_at = 0;        // step from which training continued; 0: a new run
+  uint64_t step = 0;              // the last completed step
   std::vector<double> epochs;     // number of epochs of each data set, over the whole run
   int checkpoints = 0;            // number of checkpoints saved in this process
   double checkpoint_seconds = 0;  // seconds for which checkpoints blocked training on this rank
   std::string run;                // ID of the run; empty without a checkpoint directory
-  int stopped_by = 0;             // result of stop_requested()
+  int stopped_by = 0;             // signal that stopped the run (stop_requested()); 0: not stopped
 };
 
 // Runs training on one rank, a step at a time. Collective: all ranks make the same calls with the
@@ -94,9 +97,10 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Runs the next step and returns its report. Returns nothing after the last step, and once the
-  // ranks were asked to stop. With a schedule without a flush per step, steps run in stretches up
-  // to a flush, and are then reported one by one.
+  // Runs the next step and returns its report. Returns nothing after the last step, or if a rank
+  // was asked to stop; throws Departure if only some ranks leave. If the schedule does not flush
+  // after each step, one call runs all steps up to the next flush, and further calls report these
+  // steps.
   std::optional<StepReport> next();
   // Evaluates the model on the held-out data.
   Evaluation validate();
@@ -104,14 +108,14 @@ class Trainer {
   // Error(invalid_argument) without a directory, and between flushes if the schedule does not flush
   // after each step.
   void save();
-  // Ends the run: saves it if it has a directory, writes the trace and, after the last step,
-  // validates.
+  // Ends the run: saves the last computed step if there is a checkpoint directory, writes the trace
+  // if TrainOptions::trace is set, and validates if all steps of the run are done.
   TrainResult finish();
 
-  // Return the number of steps of the run, and the number done so far, earlier processes included.
-  uint64_t steps() const;
+  uint64_t steps() const;  // Returns the number of steps of the run.
+  // Returns the number of steps that next() has reported, including steps of earlier processes.
   uint64_t step() const;
-  int saves() const;  // number of checkpoints saved in this process
+  int saves() const;  // Returns the number of checkpoints saved in this process.
   Replica& replica();
 
  private:

@@ -221,7 +221,9 @@ Trainer::Loop::StepsDone Trainer::Loop::profile_steps(uint64_t first, uint64_t l
   return done;
 }
 
-// Returns the largest stop request of all ranks, so that all ranks stop after the same step.
+// Returns the largest signal of all ranks' stop requests, so that all ranks stop after the same
+// step. With copies in memory, returns 0 as long as only some ranks have requests, and departs once
+// one of these requests is kTimeToAskAll old.
 int Trainer::Loop::agreed_stop(uint64_t step) {
   if (!options_.stop_requested) return 0;
   // StepResult::signs shows that no rank was asked to stop when its gradients were computed.
@@ -235,15 +237,16 @@ int Trainer::Loop::agreed_stop(uint64_t step) {
   const bool all = largest(own == 0 ? 1 : 0) == 0;
   if (all) return any;
   if (own != 0 && !asked_) asked_ = Clock::now();
-  // Waits for a while in case the other ranks are about to be asked, too.
+  // Leaves only some time after the request, in case the other ranks are about to be asked to stop,
+  // too.
   const bool leaves = own != 0 && Clock::now() - *asked_ >= kTimeToAskAll;
   const int leaver = largest(leaves ? world_.rank() + 1 : 0) - 1;
   if (leaver < 0) return 0;
   depart(cat(world_.describe(leaver), " leaves after signal ", any), leaves ? own : 0);
 }
 
-// Throws a Departure. No rank throws before every rank has arrived, because an abort by the first
-// one would interrupt the others elsewhere.
+// Copies the state to memory and throws a Departure. The barrier prevents the first rank that
+// throws from aborting the communication of ranks that have not arrived here.
 void Trainer::Loop::depart(const std::string& why, int signal) {
   keep_in_memory(1);
   try {

@@ -16,10 +16,10 @@ namespace tutti::training {
 // One rank's part of the state, with the contents of that rank's file in a checkpoint.
 struct StatePart {
   bool whole = false;  // false while it is being written
-  int64_t epoch = 0;
+  int64_t epoch = 0;   // number of MemoryCopies::find() calls before this part was written
   int64_t step = 0;
-  int rank = 0;
-  int ranks = 1;
+  int rank = 0;             // the rank whose part it is
+  int ranks = 1;            // number of ranks whose parts make up the state
   std::string description;  // JSON: "state" and "pieces" (describe_piece()), in the order of bytes
   std::vector<std::byte> bytes;
 };
@@ -43,6 +43,7 @@ class KeptState : public PiecewiseSource {
   int64_t step() const { return manifest().step; }
   const Json& state() const { return manifest().state; }
 
+  // Collective over the survivors. Exchanges the values that reads have requested.
   void fetch();
 
  private:

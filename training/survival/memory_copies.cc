@@ -46,7 +46,7 @@ std::vector<int> distances_by_hosts(const std::vector<std::string>& hosts) {
   return distances;
 }
 
-// Returns the description of a part for the other ranks.
+// Returns the description of a part that is sent to the other ranks.
 Json description_of(const StatePart& part) {
   return {{"epoch", part.epoch},
           {"step", part.step},
@@ -57,7 +57,7 @@ Json description_of(const StatePart& part) {
 
 // The parts of a generation that survivors have.
 struct Parts {
-  // by rank: the holder of the rank's part, and the part's description
+  // key: a rank; value: the survivor that has the rank's part, and the part's description
   std::map<int, std::pair<int, std::string>> parts;
   int ranks = 0;
   bool all_there() const { return std::ssize(parts) == ranks; }
@@ -78,7 +78,7 @@ void MemoryCopies::look_around(Communicator& world) {
   looked_around_ = true;
 }
 
-// Exchanges parts. The received copy overwrites the copy from the generation before the last.
+// The received copy overwrites the copy of two generations ago.
 void MemoryCopies::exchange(Communicator& world, int distance, const StatePart& own,
                             StatePart& copy) {
   const int size = world.size();

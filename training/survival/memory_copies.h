@@ -33,8 +33,8 @@ namespace tutti::training {
 // may use the object.
 class MemoryCopies {
  public:
-  // Creates an empty object. `copies`: number of other ranks that keep a copy of each rank's part,
-  // limited by the number of ranks. The run survives that many simultaneous deaths.
+  // Creates an empty object. `copies`: number of other ranks that keep a copy of each rank's part
+  // (all other ranks, if there are fewer). The run survives that many simultaneous deaths.
   explicit MemoryCopies(int copies = 2);
 
   // Collective over `world`, between two steps. Copies the memory of the pieces to this rank's
@@ -42,7 +42,7 @@ class MemoryCopies {
   void keep(Communicator& world, int64_t step, const Json& state,
             std::span<const TensorPiece> pieces);
   struct Found {
-    std::shared_ptr<KeptState> state;  // the newest complete state; null: none
+    std::shared_ptr<KeptState> state;  // the newest complete state; null if there is none
     // False if no completed step can be lost: a survivor that is not a spare has no state, or the
     // newest state is an incomplete copy of step 0.
     bool begun = false;

@@ -52,7 +52,7 @@ struct Group {
     if (bounds.empty()) return nullptr;
     return &bounds[static_cast<size_t>(sample * shape.context + query)];
   }
-  // Returns a range that contains all keys to which these queries attend.
+  // Returns a range that contains all keys to which the queries [query, query + rows) attend.
   KeyRange seen(int64_t query, int64_t rows) const {
     const int32_t* const first = starts(query);
     const int32_t* const last = ends(query);
@@ -60,7 +60,7 @@ struct Group {
     return {first == nullptr ? 0 : std::max(0, *std::min_element(first, first + rows)),
             std::min(end, shape.keys_in_memory())};
   }
-  // Returns the bounds of these queries in a block of keys that begins at `key`.
+  // Returns the bounds of the queries from `query` on, in a block of keys that begins at `key`.
   kernels::Visible visible(int64_t query, int64_t key) const {
     return {query + 1 - key, starts(query), ends(query), key};
   }
@@ -81,7 +81,7 @@ class Scratch {
       : all_(arena.take(dtype, threads_here() * rows, cols)), rows_(rows) {}
   // Returns the calling thread's part.
   Tensor own() const { return all_.row_range(ThreadPool::thread_index() * rows_, rows_); }
-  // Returns the same memory with another shape.
+  // Returns the beginning of the calling thread's part as a rows x cols tensor.
   Tensor own(int64_t rows, int64_t cols) const {
     return tensor_at(own().data, all_.dtype, rows, cols);
   }

@@ -91,8 +91,9 @@ onednn::Primitive make_reorder(const Descriptor& from, const Descriptor& to) {
           {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
 }
 
-// Returns true for faulty implementations of oneDNN 2.6.3, which for some shapes write out of
-// bounds, or sum uninitialized memory. tests/training/kernels/convolution_test.cc found these.
+// Returns true if an implementation of oneDNN 2.6.3 is faulty for this shape: it writes out of
+// bounds, or sums uninitialized memory. tests/training/kernels/convolution_test.cc found these
+// faults.
 bool is_unsound(const ConvolutionKey& key, std::string_view implementation) {
   constexpr int64_t kBlock = 16;  // number of channels
   const int64_t inputs = key.inputs / key.groups, outputs = key.outputs / key.groups;

@@ -20,7 +20,7 @@ void check_targets(int64_t classes, std::span<const int32_t> targets) {
   }
 }
 
-// Computes losses and statistics; V is f32 or f64.
+// Computes losses and statistics; V is float or double.
 template <typename V>
 Loss finish(ConstTensor sums, std::span<const int32_t> targets, std::span<double> losses,
             std::span<V> statistics) {

@@ -176,8 +176,8 @@ class CloseColumn {
   Tensor values_;
 };
 
-// Computes a product with one column. oneDNN uses another order of summation for a contiguous
-// column, so the column is always copied into one.
+// Computes a product with one column. oneDNN uses another order of summation for contiguous
+// columns, so columns are always copied to contiguous memory.
 void gemm_of_a_column(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpose_b,
                       Tensor c, GemmMode mode, ConstTensor bias) {
   const CloseColumn close_c(c);
@@ -302,8 +302,8 @@ ConstTensor spread_out(ConstTensor rows, std::vector<float>& memory) {
   return copied;
 }
 
-// Selects the operands of a tile that are copied: those for which a copy is cheap compared with the
-// products.
+// Selects the operands of a tile that are copied: operands whose row stride makes reading columns
+// slow (collides()), and for which a copy is cheap compared with the products.
 struct Copied {
   bool left, right;
 

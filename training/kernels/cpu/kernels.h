@@ -7,8 +7,8 @@
 
 namespace tutti::training::cpu {
 
-// Returns the backend that consists of the host's memory and these kernels; a null backend means
-// the same.
+// Returns the backend that consists of the host's memory and these kernels. A null pointer to a
+// Backend means this backend, too.
 const Backend& backend();
 
 decltype(training::gelu) gelu;

@@ -1,6 +1,7 @@
 // Table of the loops behind elementwise.h, normalization.h, attention.h ..., per instruction set
-// and element type. Pointers are to elements of the type, except those named `values`: float, or
-// double for f64. Outputs may alias inputs of the same shape.
+// and element type. Void pointers point to elements of the type. Exceptions are intermediate
+// results (names that end in `values`, statistics, sums, other_lses, cos_sin): float, or double for
+// f64. Outputs may alias inputs of the same shape.
 #pragma once
 
 #include <cstdint>
@@ -67,8 +68,8 @@ struct Loops {
   void (*dropout_add)(const void* x, const void* residual, void* y, int64_t n, uint32_t threshold,
                       double keep_scale, RandomAt random);
 
-  // Normalization of rows. statistics: two values per row, mean and 1 / deviation (RMSNorm: only
-  // the latter).
+  // Normalization of rows. statistics: two values per row, mean and 1 / deviation; for RMSNorm one,
+  // 1 / root mean square.
   void (*layer_norm)(const void* x, const void* gain, const void* bias, void* y, void* statistics,
                      int64_t rows, int64_t cols, double epsilon);
   void (*layer_norm_backward)(const void* x, const void* gain, const void* dy,

@@ -22,8 +22,8 @@ struct Square {
 };
 
 struct Nvfp4Rounding {
-  float scale = 1;  // the factor s of quantized_gemm.h
-  bool by_chance = false;
+  float scale = 1;         // the factor s of quantized_gemm.h
+  bool by_chance = false;  // true: stochastic rounding
   uint64_t seed = 0;
   uint64_t index = 0;  // index of the first value's random number
   uint64_t step = 0;   // difference of the indices of two adjacent rows' first values

@@ -1,5 +1,5 @@
 // Loops that quantized_weights.h uses, with the instructions of each instruction set. They convert
-// rows of whole blocks. Every set gives the same bits.
+// `count` whole blocks. Every set gives the same bits.
 #pragma once
 
 #include <cstddef>

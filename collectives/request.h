@@ -49,9 +49,9 @@ struct Request {
   ConstBuffer input;
   Buffer output;
   Reduction op;
-  int root = 0;        // rank of the root; send_recv: the other rank, or kAnySource
-  bool sends = false;  // send_recv: true for a send
-  bool own = false;    // send_recv: true for a message of the library itself
+  int root = 0;           // rank of the root; send_recv: the other rank, or kAnySource
+  bool sends = false;     // send_recv: true for a send
+  bool own = false;       // send_recv: true for a message of the library itself
   bool combines = false;  // receive: true to combine the message with the buffer by `op`
   // Internal: true if the values travel in another format, and elements are blocks of values. Two
   // ranks may then pass different numbers of values with the same number of elements. `tail`

@@ -20,7 +20,7 @@ void check_shape(const ParameterSpec& spec) {
   for (const int64_t dimension : spec.shape) {
     if (dimension < 0 || (dimension > 0 && count > kMax / dimension)) {
       throw Error(ErrorCode::invalid_argument,
-                  cat("parameter ", spec.name, " has an invalid dimension,  ", dimension),
+                  cat("parameter ", spec.name, " has an invalid dimension, ", dimension),
                   {.remedy = "use dimensions of at least 0 that fit in memory"});
     }
     count *= dimension;

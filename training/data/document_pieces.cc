@@ -56,7 +56,9 @@ void PieceReader::add_text(Document part, Pieces& pieces) {
     // The position inside a part of a compressed file is unknown; such a text is cut at the part's
     // end.
     const bool exact = !is_compressed(files_[file_].path);
-    const size_t place = known + (exact ? *options_.held_out_from - from_ : part.text.size());
+    // The position may precede the text, inside a whole document that was not divided.
+    const uint64_t before = *options_.held_out_from - std::min(from_, *options_.held_out_from);
+    const size_t place = known + (exact ? before : part.text.size());
     take(options_.last_cut(std::string_view(pending_).substr(0, std::min(place, pending_.size()))),
          false, pieces);
     holding_out_ = true;

@@ -49,6 +49,13 @@ void Boundary::Transfer::wait() {
   if (boundary_ != nullptr) boundary_->gather(received_);
 }
 
+void Boundary::Transfer::wait_for_abort() {
+  try {
+    link_.wait();
+  } catch (const Error&) {  // the reason of the abort
+  }
+}
+
 void Boundary::gather(Tensor tensor) {
   if (!replicated_ || tensor_ranks_.size() == 1) return;
   std::vector<uint64_t> counts;

@@ -42,6 +42,8 @@ class Boundary {
     // Blocks until the received tensor is complete, or the sent tensor may be overwritten. The wait
     // for a received tensor is collective among the stage's tensor-parallel ranks, which gather it.
     void wait();
+    // Blocks until no thread uses the memory of this rank's own message, after an abort.
+    void wait_for_abort();
 
    private:
     friend class Boundary;

@@ -31,6 +31,13 @@ Executor::~Executor() {
   if (idle) return;
   // A run has failed, so peers may be gone.
   abort("a pipeline failed with an error");
+  // The buffers must not be freed while another thread sends or receives in them.
+  for (Outgoing& message : outgoing_) message.transfer.wait_for_abort();
+  for (auto* held : {&activations_, &gradients_}) {
+    for (auto& [place, input] : *held) {
+      if (input.pending) input.transfer.wait_for_abort();
+    }
+  }
 }
 
 void Executor::run(const Plan& plan, StageWork& stage) {

@@ -45,8 +45,8 @@ class Executor {
  public:
   // Creates an executor; `boundary` connects it to the other ranks of the pipeline.
   explicit Executor(Boundary boundary);
-  // If messages are still in flight, because run() has thrown an error, aborts the pipeline. Does
-  // not block.
+  // If messages are still in flight, because run() has thrown an error, aborts the pipeline, and
+  // waits until no thread uses their buffers.
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;

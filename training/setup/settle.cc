@@ -71,6 +71,7 @@ void settle_run(RunOptions& options, const Model& model, int ranks, uint64_t exa
   if (options.epochs) {
     in_range("--epochs", *options.epochs, 0, 1e9);
     const double samples = std::ceil(*options.epochs * static_cast<double>(examples));
+    in_range("the number of samples of --epochs", samples, 0, 0x1p62);
     training.samples = positive("number of samples", static_cast<int64_t>(samples));
   }
   const auto targets = static_cast<uint64_t>(model.targets_per_sample());

@@ -49,7 +49,7 @@ struct Operation {
   std::function<void(const Error*)> on_end;
   // True if a thread waits for it or has polled it, or if another call or a callback depends on it.
   std::atomic<bool> awaited{false};
-  std::atomic<bool> done{true};      // true: complete, or not begun
+  std::atomic<bool> done{true};  // true: complete, or not begun
   // Set to true by the thread that waited for the operation, as its last access to the operation.
   std::atomic<bool> left{false};
   std::atomic<bool> failed{false};  // true: it will never complete

@@ -15,8 +15,10 @@ namespace tutti::training {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class TokenizeFilesTest : public FolderTest {
  protected:
@@ -168,6 +170,16 @@ class DocumentsTest : public TokenizeFilesTest {
                           [](uint64_t) {});
   }
 };
+
+// The position from which text is held out is inside a document that is not divided.
+TEST_F(DocumentsTest, TextAfterADividedDocumentIsHeldOut) {
+  const std::vector<std::string> paths = {
+      write("a.jsonl", cat(R"({"text": ")", std::string(1000, 'x'), "\"}\n")),
+      write("b", std::string(300, 'y'))};
+  run(Tokens(), paths, path("val.bin"), 0.5);
+  EXPECT_THAT(tokens("out.bin"), AllOf(Contains('x'), Not(Contains('y'))));
+  EXPECT_THAT(tokens("val.bin"), AllOf(Contains('y'), Not(Contains('x'))));
+}
 
 TEST_F(DocumentsTest, EndWithTheEndOfText) {
   const TokenizeResult result =

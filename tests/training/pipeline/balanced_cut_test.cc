@@ -95,7 +95,8 @@ TEST(BalancedCut, RefusesWhatCannotBe) {
     }
     return "";
   };
-  EXPECT_THAT(message({1, 1}, 3), AllOf(HasSubstr("2 units"), HasSubstr("cannot be divided into 3 chunks")));
+  EXPECT_THAT(message({1, 1}, 3),
+              AllOf(HasSubstr("2 units"), HasSubstr("cannot be divided into 3 chunks")));
   EXPECT_THAT(message({1, 1}, 0), HasSubstr("into 0 chunks"));
   EXPECT_THAT(message({}, 1), HasSubstr("0 units"));
   EXPECT_THAT(message({1, -1}, 1), HasSubstr("unit 1 is -1"));

@@ -235,7 +235,8 @@ bool has_avx512() { return dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx51
 // longer side of c. oneDNN reads a transposed matrix more slowly by AVX2 if tiles are small, and
 // copied operands (Copied) are copied once per strip.
 Tiles strips_of(const GemmKey& key) {
-  constexpr int64_t kMostProducts = int64_t{1} << 30;  // maximum number of multiplications of a strip
+  constexpr int64_t kMostProducts = int64_t{1}
+                                    << 30;  // maximum number of multiplications of a strip
   int64_t parts = kEnoughTiles / 2;
   while (key.m * key.n * key.k / parts > kMostProducts) parts *= 2;
   Tiles strips{key.m, key.n, 1, 1};

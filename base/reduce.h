@@ -26,8 +26,8 @@
 
 namespace tutti {
 
-// States which of the three arrays hold accumulators (accumulator_of) instead of elements. It makes
-// no difference for types that are their own accumulators.
+// States which of the three arrays hold accumulators (accumulator_of) instead of elements. For
+// types that are their own accumulators both are the same.
 struct Formats {
   bool dst = false;
   bool a = false;

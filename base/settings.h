@@ -1,8 +1,9 @@
 // The registry of settings. Each setting has a name, a type, a default and a meaning.
 //
-// TUTTI_* environment variables, command-line options and `tutti info` all read it. A misspelt
-// TUTTI_ variable produces a warning with the nearest name. Values are read once per process; set()
-// overrides them (tests, command-line options) and must be called before threads start.
+// A setting's value comes from the TUTTI_* environment variable of that name, or from its default;
+// `tutti info` shows all of them. A misspelt TUTTI_ variable produces a warning with the nearest
+// name. The environment is read once per process. set() overrides it for tests and command-line
+// options, and must be called before threads start.
 #pragma once
 
 #include <chrono>

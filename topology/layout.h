@@ -32,7 +32,7 @@ class Layout {
   static Layout equal(int ranks, int each);
   static Layout of_sizes(std::span<const int> sizes);
 
-  // Returns true if each rank's position equals its number.
+  // Returns true if each rank is at the position with its own index.
   bool in_order() const { return !tree_ || tree_->rank_at.empty(); }
   int rank_at(int position) const { return in_order() ? position : find(tree_->rank_at, position); }
   int position_of(int rank) const { return in_order() ? rank : find(tree_->position_of, rank); }

@@ -26,8 +26,8 @@ namespace tutti {
 
 class WaitSet {
  public:
-  // Creates the set. `name`: an abstract unix socket, by which peers ring. Without a name there are
-  // no peers and no thread sleeps.
+  // Creates the set. `name`: the abstract unix socket through which peers wake this rank; empty if
+  // the rank has no peers, and so never sleeps.
   explicit WaitSet(const std::string& name);
 
   const std::string& name() const { return name_; }

@@ -76,7 +76,7 @@ class CallOrder {
   bool has_calls_ = false;
 };
 
-// A captured graph that can be launched repeatedly. Its launches follow each other.
+// A captured graph that can be launched repeatedly. Its launches run one after another.
 class Graph {
  public:
   void launch(CUstream stream) const;
@@ -107,7 +107,7 @@ class Capture {
   bool is_over_ = false;
 };
 
-// Lets this thread allocate and synchronise, while this object lives, although a stream is being
+// While this object lives, this thread may allocate and synchronise although a stream is being
 // captured. Use it for work that does not belong to the graph.
 class BesideCaptures {
  public:

@@ -20,9 +20,9 @@ class EqualCostRoutes {
   EqualCostRoutes(const Graph& graph, const std::vector<int>& ends, const std::vector<bool>& failed)
       : graph_(graph), ends_(ends), failed_(failed) {}
 
-  // Finds routes between two ends, given by their indices. Appends the arcs of all routes that a
-  // message uses at once, the same number for each, and returns the number of routes; 0 if there is
-  // none. Returns at most one route if ends forward.
+  // Finds the routes between two ends, given by their indices, over which a message is split.
+  // Appends their arcs, the same number of arcs for each route, and returns the number of routes; 0
+  // if there is none. Returns at most one route if routes may pass through ends.
   int find(int from, int to, std::vector<Arc>& arcs);
   // Clears the cached results. It must be called after `failed` has changed.
   void forget() { known_.clear(); }

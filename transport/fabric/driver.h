@@ -65,7 +65,7 @@ struct Access {
 // over sockets the library emulates it by messages of its own, which are slower.
 enum class Rma : uint8_t { automatic, on, off };
 
-// Progress of a rendezvous or an access.
+// Progress of a rendezvous or an access: not started, in flight, its bytes have arrived, or failed.
 enum class RendezvousState : uint8_t { no, in_flight, here, lost };
 
 class Events {

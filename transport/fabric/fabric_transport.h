@@ -1,9 +1,9 @@
 // A fabric (UCX, libfabric) between the ranks of a communicator.
 //
 // A sequence number orders the messages of a connection, because a fabric guarantees no order
-// across its protocols. A small payload is stored in the cell selected by its number, a larger one
-// in the driver's buffer; the reader reads either in place. For a rendezvous the header arrives
-// first, and the payload is received directly into the destination of read().
+// across its protocols. A small payload is stored in the cell that the sequence number selects, a
+// larger one in the driver's buffer; the reader reads either in place. For a rendezvous the header
+// arrives first, and the payload is received directly into the destination of read().
 //
 // Credit: at most kCells messages of a connection are in flight, that is, sent but not released by
 // the reader. Releases are piggybacked on the reader's own messages, or sent separately for every

@@ -25,12 +25,12 @@ namespace tutti::shm {
 inline constexpr int kMaxLanes = 15;   // collective lanes; one more is for point-to-point calls
 inline constexpr uint32_t kCells = 4;  // messages in flight per connection
 inline constexpr size_t kInlineBytes = 24;  // payloads up to this size are stored in the cell
-// Added to the number of a slot that has several readers.
+// Added to the index of a slot (Cell::slot) that has several readers.
 inline constexpr int kShared = 1 << 14;
 
 struct alignas(64) Cell {
   std::atomic<uint32_t> sequence;  // the n-th message on this connection has n; written last
-  int16_t slot;                    // slot in the arena; -1: payload in the cell; -2: payload lent
+  int16_t slot;  // index of a slot in the sender's arena; -1: payload in the cell; -2: lent
   // number of the reader's messages on this lane that the sender has released, low 16 bits
   uint16_t released;
   MessageHeader header;
@@ -38,7 +38,7 @@ struct alignas(64) Cell {
 };
 static_assert(sizeof(Cell) == 64);
 
-// Number of messages of each lane that a reader has released; written by the reader only.
+// Number of one sender's messages that one reader has released, by lane. Only the reader writes it.
 struct alignas(64) Acks {
   std::array<std::atomic<uint32_t>, kMaxLanes + 1> released;
 };
@@ -54,8 +54,9 @@ struct alignas(64) Lender {
   std::atomic<uint32_t> attached;  // 1: the rank has mapped the region
 };
 
-// Values of Doorbell::asleep. A rank that waits for other things besides this region sleeps on
-// descriptors.
+// Values of Doorbell::asleep, the way in which the owner sleeps. The owner sleeps on the futex word
+// Doorbell::rings if it waits for this region only. Otherwise it sleeps on descriptors, one of
+// which is a socket through which peers wake it.
 inline constexpr uint32_t kAwake = 0;
 inline constexpr uint32_t kSleepsOnWord = 1;
 inline constexpr uint32_t kSleepsOnSocket = 2;

@@ -32,7 +32,8 @@ namespace {
 // Number of aborts that are remembered. A partition that lasts for more aborts than this could
 // leave ranks waiting on a communicator whose abort was forgotten.
 constexpr size_t kMostAbortsKept = 1024;
-// Grace period for orphaned ranks to connect, and interval between checks of those that have not.
+// Grace period for orphaned ranks to connect to their new parent. The parent repeats its search for
+// missing ones at the same interval.
 constexpr std::chrono::milliseconds kTimeToMove{100};
 
 }  // namespace

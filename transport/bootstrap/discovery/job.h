@@ -19,8 +19,9 @@ struct Job {
   int size = 1;
   std::string master_address;  // empty with a rendezvous, or if size is 1
   uint16_t master_port = 0;
-  // Number of ports, from master_port on, that rank 0 may use: it listens on the first free one.
-  // The other ranks try all of them, and accept as rank 0 the process that proves the job's key.
+  // Number of consecutive ports, beginning with master_port, that rank 0 may use: it listens on the
+  // first free one. The other ranks try all of them, and accept as rank 0 the process that proves
+  // that it knows the job's key.
   int master_ports = 1;
   std::string rendezvous_file;             // empty: the address is used
   std::shared_ptr<Rendezvous> rendezvous;  // the caller's own, which replaces file and address

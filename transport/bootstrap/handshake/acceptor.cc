@@ -188,8 +188,8 @@ void Acceptor::read(PendingClient& client, const Judge& judge, const Welcome& we
   bool ignore = false;
   Verdict verdict{.refusal = judge_hello(client, judge, ignore), .size = world_size_};
   if (ignore) return;
-  // A proof is sent only to a peer that has given one, because it could be used to test guessed
-  // tokens offline.
+  // This side sends its proof only to a peer that has proved that it knows the token, because any
+  // other peer could use the proof to test guessed tokens offline.
   if (verdict.refusal != Refusal::bad_token && verdict.refusal != Refusal::wrong_version) {
     verdict.proof = prove(key_for(client.hello), client.challenge, client.hello, verdict);
   }

@@ -61,7 +61,7 @@ class Connector {
     std::vector<RailAddress> rails;  // rails that this rank has as well
     size_t rail = 0;
     SocketAddress address;
-    const SocketAddress* own = nullptr;  // local address to bind; null: any
+    const SocketAddress* own = nullptr;  // local address to bind; null: the route selects it
     std::string place;
     Clock::time_point give_up;
     std::optional<Clock::time_point> next_rail_at;

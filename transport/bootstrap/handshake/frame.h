@@ -2,7 +2,7 @@
 //
 //     u32 length of the rest | u8 type | fields
 //
-// Fields are little-endian integers, and texts as u32 length and bytes.
+// A field is a little-endian integer or a text; a text consists of a u32 length and the bytes.
 #pragma once
 
 #include <bit>

@@ -116,7 +116,7 @@ class Agreements {
     Done done;
     Clock::time_point deadline;
     std::chrono::milliseconds pause{0};
-    // Number of calls of start(); each cancels the repetitions of the call before.
+    // Number of calls of start(). Each call cancels the timers of the previous call.
     uint32_t start = 0;
     std::optional<Clock::time_point> minority_since;
     int promised = -1;  // the latest round voted for; earlier rounds are obsolete

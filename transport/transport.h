@@ -82,9 +82,9 @@ class Transport {
                    std::span<const std::byte> payload) = 0;
   // Returns true, once, when all readers have released the loan.
   virtual bool take_back(int loan) = 0;
-  // Ends all loans without waiting for their readers. On return the lender may write the memory
-  // again: release() fails at readers that have not released a loan yet, so they discard the data
-  // (epoch check).
+  // Ends all loans, even if their readers have not released them. On return the lender may write
+  // the memory again. In shared memory, release() then returns false at these readers, which
+  // discard the data (epoch check). Over a fabric, their reads have ended, or the path is cut.
   virtual void revoke() = 0;
 
   // Returns true once every committed collective message reaches its readers without further calls

@@ -46,7 +46,7 @@ class WaitSet {
   bool sleep(std::chrono::microseconds at_most);
   void end();
 
-  // Wakes the sleeper. Thread-safe. Costs one read if no thread sleeps.
+  // Wakes the sleeper. Thread-safe. Costs a fence and a read if no thread sleeps.
   void wake();
   bool in_use() const { return in_use_.load(); }
   // Wakes the present or next sleep of the wait set with that name. Errors are ignored.

@@ -44,7 +44,7 @@ struct Slot {
   std::unique_ptr<std::byte[]> own;
   std::byte* memory = nullptr;
   int sends = 0;         // number of sends in flight
-  bool spoiled = false;  // true: a failed send's reader may still read it, so it is never reused
+  bool spoiled = false;  // true: a failed send or access may still use it, so it is never reused
 };
 
 class Listener {

@@ -67,8 +67,8 @@ class Heap {
   Heap& operator=(const Heap&) = delete;
   ~Heap();
 
-  // Returns zeroed, page-aligned memory; null if the address space or the part is full. All calls
-  // of this class are thread-safe.
+  // Returns zeroed, page-aligned memory; null if the address space or the part is full, and in a
+  // forked child. All calls of this class are thread-safe.
   std::byte* allocate(size_t bytes);
   void free(std::byte* data);
   // Moves the whole pages of this range into the heap, keeping contents and addresses. No thread
@@ -89,7 +89,7 @@ class Heap {
   bool still_adopted(std::span<const std::byte> data) const { return pages_.is_shared(data); }
 
   // Takes zeroed room in the file, for others to map and write. Returns nullopt if the part is
-  // full.
+  // full, and in a forked child.
   std::optional<Extent> take_room(uint64_t bytes);
   void release_room(const Extent& room);
 
@@ -116,7 +116,8 @@ class Heap {
   void forget_unmapped(std::span<const std::byte> pages);
   void refresh(View& view) const;
 
-  // HeapsAtFork calls before_fork() and after_fork() in the parent, and in_child() in the child.
+  // HeapsAtFork calls before_fork() in the parent before a fork(). After the fork() it calls
+  // after_fork() in the parent, and in_child() and then after_fork() in the child.
   friend class HeapsAtFork;
   void before_fork();
   void after_fork();

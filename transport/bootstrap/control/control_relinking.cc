@@ -38,8 +38,8 @@ constexpr std::chrono::milliseconds kTimeToMove{100};
 
 }  // namespace
 
-// Connects to a new parent if the parent has gone. A leaving rank does not do so: it has nothing
-// left to send.
+// Looks for children that should move here and, if the parent has gone, connects to a new parent. A
+// leaving rank does neither, because it has nothing left to send.
 void ControlService::relink() {
   if (!all_linked_ || leave_by_) return;
   look_for_children_later();

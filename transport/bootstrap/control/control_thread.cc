@@ -174,7 +174,7 @@ void ControlService::flood(const std::string& frame, int except) {
 }
 
 // Sends a frame to the next rank on the way to `to`. Questions are repeated, so one may be lost
-// while the tree has a gap. A leaving rank still routes for those below it.
+// while the tree has a gap. A leaving rank still routes for the ranks below it.
 void ControlService::route(int to, const std::string& frame) {
   const size_t most = std::max(kMostQuestions, static_cast<size_t>(tree_.size));
   for (const int hop : {tree_.next_hop(to, Departed{*this}), tree_.next_hop(to)}) {

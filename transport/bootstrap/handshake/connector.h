@@ -96,7 +96,8 @@ class Connector {
   std::string key_;
   int world_size_ = 0;
   std::vector<SocketAddress> own_;
-  // silent rails by rank, until a connection succeeds there
+  // Rails over which an attempt has failed, as (rank, rail). A connection over the rail removes it;
+  // if all rails of a rank have failed, all of them are removed.
   std::set<std::pair<int, size_t>> silent_;
   std::list<Attempt> attempts_;  // a list, because handlers keep references to attempts
 };

@@ -50,7 +50,7 @@ float padding(BlockFormat format);
 
 // Returns the number of values per block.
 size_t block_of(BlockFormat format);
-// Returns the bytes of `count` values, starting at a block boundary.
+// Returns the number of bytes of `count` encoded values, the first of which begins a block.
 size_t bytes_of(BlockFormat format, size_t count);
 
 // Encodes `values` into `bytes`, which must have bytes_of(format, values.size()) elements and must

@@ -14,8 +14,8 @@
 namespace tutti {
 namespace {
 
-constexpr int kTries = 48;  // number of tries per bandwidth, each with other preferences
-constexpr int kStepsOfAChannel = 1024;  // number of backtracking steps per channel
+constexpr int kTries = 48;  // maximum tries per bandwidth, each with different preferences
+constexpr int kStepsOfAChannel = 1024;  // maximum number of backtracking steps per channel
 constexpr double kRounding = 1e-9;      // relative error of a bandwidth that is tolerated
 
 Route joined(Route first, const Route& second) {

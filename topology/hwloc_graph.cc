@@ -21,7 +21,7 @@ namespace {
 constexpr double kOfPci = 12 / 15.75;
 constexpr double kOfNvlink = 0.88;  // 22 of 25 and 18 of 20 GB/s
 constexpr double kOfXgmi = 0.75;    // 48 of 64 GB/s
-constexpr double kCoreGBps = 12;  // bandwidth of a core to the memory of its NUMA node
+constexpr double kCoreGBps = 12;    // bandwidth of a core to the memory of its NUMA node
 // Bandwidth between NUMA nodes of one package, as a multiple of the bandwidth between packages.
 constexpr double kInsidePackage = 2;
 

@@ -39,8 +39,8 @@ class RemoteMemory {
   RemoteMemory& operator=(const RemoteMemory&) = delete;
   virtual ~RemoteMemory() = default;
 
-  // Begins to write a prefix of `from` at byte `offset` and returns its length, which is 0 while
-  // too many puts or an overlapping one are in flight. `from` may be reused on return.
+  // Begins to write a prefix of `from` at byte `offset` and returns the length of the prefix, which
+  // is 0 while too many puts or an overlapping one are in flight. `from` may be reused on return.
   virtual size_t put(uint64_t offset, std::span<const std::byte> from) = 0;
   // Returns true once all puts are visible in the owner's memory.
   virtual bool is_flushed() = 0;
@@ -55,8 +55,9 @@ class RemoteMemory {
   // Begins to read the bytes at `offset` into `into`, which must outlive the returned object.
   virtual std::unique_ptr<Get> get(uint64_t offset, std::span<std::byte> into) = 0;
 
-  // Returns why an access has failed, for example because the owner has left the job; all later
-  // accesses fail as well. Returns an empty text if no access has failed.
+  // Returns why accesses fail: the owner has left the job, the path to the owner is broken, or an
+  // earlier access has failed. Then put() returns 0, is_flushed() and advance() may return false
+  // forever, and callers must give up. Returns an empty text while accesses can succeed.
   virtual std::string failure() = 0;
 };
 

@@ -58,9 +58,9 @@ class Event {
 };
 
 // Makes each call wait for the call before it, whichever streams the two are enqueued on. (The
-// driver reuses stream handles, so equal handles do not prove one stream.) A captured call follows
-// the calls captured before it in the same graph; the launches of a graph follow each other in
-// stream order.
+// driver reuses stream handles, so equal handles do not prove one stream.) Captured calls are
+// excluded: within a graph only the order of the captured streams applies, and launches of a graph
+// run one after another.
 class CallOrder {
  public:
   explicit CallOrder(const Context& context) : ended_(context) {}

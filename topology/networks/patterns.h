@@ -64,9 +64,10 @@ struct TreeLevel {
 // Builds a tree for `ends` ends. Throws Error(invalid_argument) if the levels have too little room.
 std::unique_ptr<Pattern> tree_pattern(int ends, std::vector<TreeLevel> levels);
 
-// Groups of routers: all routers of a group are connected, and each two groups by one link. J. Kim
-// et al.: Technology-Driven, Highly-Scalable Dragonfly Topology. ISCA 2008. Routes take the link
-// between the two groups; other choices pass through a third group.
+// Groups of routers: all routers of a group are linked to each other, and each two groups are
+// connected by one link. The default route takes the link between the two groups; other choices
+// pass through a third group. J. Kim et al.: Technology-Driven, Highly-Scalable Dragonfly Topology.
+// ISCA 2008.
 struct Dragonfly {
   int groups = 1;
   int routers = 1;  // routers per group

@@ -8,9 +8,9 @@
 // lane. A rank leaves the job once its ends are acknowledged, so its peers know how many messages
 // it sent them.
 //
-// Memory: take() gives a slot to its user; after the last send from it has completed, the slot
-// belongs to the provider again. Lent memory stays with its owner. Received data (Arrival::data)
-// belongs to the driver, and may be read by the listener until drop().
+// Memory: take_slot() gives a slot to the caller; after the last send from the slot has completed,
+// the slot belongs to the provider again. Lent memory stays with its owner. Received data
+// (Arrival::data) belongs to the driver, and may be read by the listener until drop().
 //
 // Threads: any. Functions in the sections "with the lock held" need lock(). Listeners are called
 // under it.
@@ -87,7 +87,7 @@ class Provider final : private Events {
   void leave();
 
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
-  // Returns true if anything progressed. Does nothing while another thread progresses.
+  // Returns true if anything progressed. Does nothing while another thread holds the lock.
   bool progress();
   // Arms the driver: from now on arrivals make its descriptor readable.
   void arm();

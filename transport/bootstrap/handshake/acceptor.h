@@ -54,7 +54,7 @@ class Acceptor {
   std::vector<SocketAddress> own_addresses() const;
 
   // Sets the key of all handshakes, except handshakes of the bootstrap and of observers, which use
-  // the token.
+  // the key that was passed to the constructor.
   void set_session_key(std::string key) { session_key_ = std::move(key); }
   // Refuses unencrypted links from now on, because the job has a token. If `of_data` is true, also
   // refuses unencrypted data connections, because all ranks encrypt data. Descriptor connections

@@ -133,8 +133,8 @@ class Agreements {
   Agreement& entry(AgreementId id);
   void make_room();
   void step(AgreementId id, Agreement& agreement, bool again);
-  // Handles an agreement in which too few members remain for a quorum: waits for reports that absent
-  // members have ended, or fails if none can arrive any more.
+  // Handles an agreement in which too few members remain for a quorum: waits for reports that
+  // absent members have ended, or fails if no such report can arrive any more.
   void step_in_minority(Agreement& agreement);
   // Does the coordinator's next step. If `again` is true, messages sent before are repeated. A
   // received message triggers at most one answer, because otherwise messages would multiply.

@@ -56,8 +56,8 @@ struct Access {
   std::shared_ptr<Remote> remote;
   int rank = 0;  // the owner
   uint64_t offset = 0;
-  std::byte* memory = nullptr;  // at most kMessageBytes
-  size_t bytes = 0;
+  std::byte* memory = nullptr;
+  size_t bytes = 0;  // at most kMessageBytes
   bool writes = false;
 };
 

@@ -1,6 +1,6 @@
 // The bytes that a connection has sent and its reader's system has not confirmed. They are kept so
-// that another connection can send them again. A position is a number of bytes since the first one
-// ever sent.
+// that another connection can send them again. The position of a byte is the number of bytes that
+// were sent before it, over all connections.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ class Unconfirmed {
   // delivered.
   uint64_t sent() const { return next_; }
 
-  // Makes next() continue at `position`. Returns false if the bytes from there on are not kept.
+  // Makes next() continue at `position`. Returns false if the byte at `position` is not kept.
   bool rewind(uint64_t position);
   // next() returns the next bytes to send again, empty if there are none; advance() marks a part of
   // them as sent.

@@ -2,8 +2,8 @@
 // callers.
 //
 // Callers post commands and wake the thread; only the thread touches links, timers and the
-// acceptor. The command queue, the client table, the offers, and the set of ranks that left are
-// shared.
+// acceptor. Callers and the thread share the command queue, the client table, the offers, and the
+// flags of ranks that have left or died.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // The order of work on a GPU: streams, events, and graphs captured from streams.
 //
-// Every CUstream parameter accepts a caller's stream (a cudaStream_t; 0, or per_thread_stream()).
-// The stream's context must be current in the calling thread.
+// Every CUstream parameter accepts any stream of the caller: a cudaStream_t, 0 (the legacy stream),
+// or per_thread_stream(). The stream's context must be current in the calling thread.
 #pragma once
 
 #include <cstdint>

@@ -54,7 +54,7 @@ class Remote {
 // Events::accessed().
 struct Access {
   std::shared_ptr<Remote> remote;
-  int rank = 0;  // the owner
+  int rank = 0;  // rank of the memory's owner in the job
   uint64_t offset = 0;
   std::byte* memory = nullptr;
   size_t bytes = 0;  // at most kMessageBytes

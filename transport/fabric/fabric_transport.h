@@ -81,7 +81,7 @@ class FabricTransport final : public Transport, private fabric::Listener {
     uint32_t sent = 0;
     // Number of the latest message that the reader is known to have released.
     uint32_t released = 0;
-    int held = 0;         // slots in use
+    int held = 0;         // number of messages whose sends have not completed
     bool failed = false;  // a message was lost or could not be sent
   };
 

@@ -103,7 +103,7 @@ class Provider final : private Events {
 
   bool progress_locked();
   bool broken(int rank) const { return broken_.contains(rank); }
-  std::string why(int rank) const;  // why the path is broken
+  std::string why(int rank) const;  // why the path to `rank` is broken; empty: it is not broken
   bool gone(int rank) const { return ranks_.gone(rank); }
   // Cancels everything in flight to and from `rank` (Driver::cut()).
   void cut(int rank) { driver_->cut(rank); }

@@ -127,7 +127,7 @@ class Paths {
   TcpTransport* tcp_ = nullptr;  // owned by transport_, as are shm_ and fabric_
   FabricTransport* fabric_ = nullptr;
   ShmTransport* shm_ = nullptr;
-  std::vector<int> local_;  // the ranks that share shm_
+  std::vector<int> local_;  // ranks of this host, which share the memory of shm_
 };
 
 // Returns TUTTI_TCP_STREAMS for ranks with this number of rails. Throws Error(invalid_argument) if

@@ -4,7 +4,7 @@
 //   arena[sender]
 //
 // A cell is one cache line. It holds a whole message header, its own sequence number, and either
-// the payload itself, the number of the arena slot that has the payload, or the location of a lent
+// the payload itself, the index of the arena slot that has the payload, or the location of a lent
 // payload. A cell also states how far its sender has released the messages of the opposite
 // direction, so that two ranks that exchange messages need not read each other's acks. Every
 // counter has a single writer.

@@ -132,7 +132,7 @@ class TcpTransport final : public Transport {
   using Slot = Slots::Slot;
 
   struct Outgoing {
-    Frame frame;  // precedes the slot's memory
+    Frame frame;  // sent before the payload, which is in `slot`
     Slot* slot;
     size_t sent = 0;  // bytes of frame and payload already sent
   };
@@ -145,7 +145,7 @@ class TcpTransport final : public Transport {
     Outage outage;
     std::deque<Outgoing> queue;
     bool broken = false;
-    std::unique_ptr<Unconfirmed> unconfirmed;  // null: not resumed
+    std::unique_ptr<Unconfirmed> unconfirmed;  // null: the connection is not resumed after a break
     // True from a break until all lost bytes have been sent again. During this time the connection
     // counts as a queued message.
     bool resumes = false;
@@ -300,7 +300,7 @@ class TcpTransport final : public Transport {
   std::mutex handed_over_mutex_;
   std::vector<HandedOver> handed_over_;
   std::atomic<bool> has_handed_over_{false};
-  int64_t next_look_ns_ = 0;  // next check of the links
+  int64_t next_look_ns_ = 0;  // time of the next look_at_links()
   bool look_is_due_ = false;
   bool bytes_moved_ = false;  // true: bytes were sent or received since the last progress()
 };

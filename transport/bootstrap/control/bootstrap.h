@@ -36,7 +36,7 @@ struct Membership {
   PeerInfo rank_zero;         // with the address that is known to work from here; replaces peers[0]
   std::string key;            // keys all later handshakes
   bool encrypted = false;     // true: the links are encrypted, because the job has a token
-  int fanout = 32;            // as configured on rank 0
+  int fanout = 32;            // fanout of the control tree, as configured on rank 0
   Acceptor acceptor;          // for data connections
   std::map<int, Link> links;  // rank 0: to its children; others: to their parent
   std::shared_ptr<const std::string> table;  // the frame for this rank's children

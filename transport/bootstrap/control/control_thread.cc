@@ -304,7 +304,7 @@ std::string ControlService::ranks_beside(int rank) const {
 
 void ControlService::on_break(int rank, const std::string& how) {
   const auto declare = [this, rank, how] {
-    if (links_.at(rank).connected()) return;  // it has been re-established
+    if (links_.at(rank).connected()) return;  // the link has been re-established
     const auto end = ends_.find(rank);
     if (end != ends_.end()) {
       declare_end(end->second);

@@ -107,7 +107,7 @@ std::optional<FoundJob> find_rank(const KnownJob& known, Job& job) {
     }
     try {
       if (const auto own_job = find_job(own_environment)) find_local_rank(*own_job, job);
-    } catch (const Error&) {  // the value is optional
+    } catch (const Error&) {  // the local rank and size are optional
     }
     return std::nullopt;
   }

@@ -76,8 +76,8 @@ class Json {
   }
   bool is_natural_number() const;  // true if it is integral and not negative
 
-  // Returns the value as T: bool, a number type (the range is checked), std::string, or
-  // std::vector<T> or std::map<std::string, T> of these.
+  // Returns the value as T: bool, a number type (the range is checked), std::string, or a
+  // std::vector or std::map<std::string, ...> of such types.
   template <typename T>
   T get() const;
   template <typename T>

@@ -1,7 +1,7 @@
 // The registry of settings. Each setting has a name, a type, a default and a meaning.
 //
 // A setting's value comes from the TUTTI_* environment variable of that name, or from its default;
-// `tutti info` shows all of them. A misspelt TUTTI_ variable produces a warning with the nearest
+// `tutti info` shows the settings. A misspelt TUTTI_ variable produces a warning with the nearest
 // name. The environment is read once per process. set() overrides it for tests and command-line
 // options, and must be called before threads start.
 #pragma once

@@ -1,7 +1,7 @@
-// Routes with the fewest links through any graph. Among those, the search prefers the widest arc at
-// each node; remaining ties are broken by the destination, as in tree_pattern(), so that routes to
-// different ends spread over parallel links. If an end has several equally good links of its own, a
-// route starts on each of them.
+// Routes with the fewest links through any graph. Among these routes, the search prefers the widest
+// arc at each node; remaining ties are broken by the destination, as in tree_pattern(), so that
+// routes to different ends spread over parallel links. If the sending end has several equally good
+// links, one route starts on each link.
 #pragma once
 
 #include <cstdint>

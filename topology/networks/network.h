@@ -68,8 +68,8 @@ class Network {
   double slowest_us(std::span<const Arc> arcs, int ways) const;
 
   // Returns the links that `name` means: "leaf0-spine1", the links between two nodes; "link7", a
-  // link by index; "spine1", all links of a node. Throws Error(invalid_argument) that suggests
-  // similar names.
+  // link by index; "spine1", all links of a node. Throws Error(invalid_argument) that explains
+  // these forms if there is no such link or node.
   std::vector<int> links_named(const std::string& name) const;
   void fail(int link);
   // Divides the link's bandwidth by `factor`.

@@ -71,8 +71,8 @@ struct alignas(64) Header {
 size_t most_bytes(int ranks);
 
 // Sizes of the region. They depend only on the number of ranks that share the region and on the
-// largest such number on any host, because programs (lanes, slots, message sizes) must be the same
-// on all hosts.
+// maximum of that number over all hosts, because programs (lanes, slots, message sizes) must be the
+// same on all hosts.
 struct Geometry {
   Geometry(int ranks, int largest_group);
 

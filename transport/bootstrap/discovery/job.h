@@ -23,10 +23,10 @@ struct Job {
   // first free one. The other ranks try all of them, and accept as rank 0 the process that proves
   // that it knows the job's key.
   int master_ports = 1;
-  std::string rendezvous_file;             // empty: master_address is used
+  std::string rendezvous_file;  // empty: master_address is used
   // The caller's or the launcher's store, which replaces file and address; null: none.
   std::shared_ptr<Rendezvous> rendezvous;
-  std::string token;                       // empty: peers are not authenticated
+  std::string token;  // empty: peers are not authenticated
   // true: TCP data connections are encrypted as well as the control channel.
   bool encrypts_data = false;
   std::string incarnation;  // ranks with different values never connect; not secret

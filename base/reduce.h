@@ -26,8 +26,8 @@
 
 namespace tutti {
 
-// States which of the three arrays hold accumulators (accumulator_of) instead of elements. For
-// types that are their own accumulators both are the same.
+// States which of the three arrays hold accumulators (accumulator_of) instead of elements. The
+// choice has no effect for types that are their own accumulators.
 struct Formats {
   bool dst = false;
   bool a = false;

@@ -162,8 +162,8 @@ class Control {
   // rail in turn until one works or TUTTI_NETWORK_TIMEOUT has passed.
   virtual void open_connection(uint64_t communicator, int rank, int lane, Renewal renewal) = 0;
 
-  // Share memory between the ranks of one host: its owner offers a descriptor under a name, and
-  // other ranks fetch it. fetch() waits for offer(); withdraw() ends the offer.
+  // Share memory between the ranks of one host: the memory's owner offers a descriptor under a
+  // name, and other ranks fetch it. fetch() waits for offer(); withdraw() ends the offer.
   virtual void offer(const std::string& name, int fd) = 0;
   virtual void withdraw(const std::string& name) = 0;
   virtual Fd fetch(int rank, const std::string& name, const Deadline& deadline) = 0;

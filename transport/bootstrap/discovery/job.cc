@@ -34,8 +34,8 @@ std::string require(const char* name, const char* given) {
               {.remedy = std::string(how_to_start())});
 }
 
-// Returns an upper bound on the token's entropy in bits: that of random characters. A token that a
-// person chose has less entropy.
+// Returns an upper bound on the token's entropy in bits, which a token of random characters has. A
+// token that a person chose has less entropy.
 size_t most_bits(std::string_view token) {
   const auto all = [&](auto is) { return std::ranges::all_of(token, is); };
   const auto is_hex = [](unsigned char c) { return std::isxdigit(c) != 0; };

@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds kPause{100};
 constexpr size_t kMaxStrangers = 512;
 constexpr int kMaxRanks = 1024;          // ranks beyond this number do not raise most_clients()
 constexpr size_t kMoreDescriptors = 64;  // step by which the descriptor limit is raised
-constexpr int kMostAtOnce = 64;          // accepts per turn; hellos are read in the next turn
+constexpr int kMostAtOnce = 64;          // accepted connections per turn and listener
 constexpr size_t kMaxLogged = 256;
 
 // Returns true if the peer is a process of this user. Descriptors are passed only to such

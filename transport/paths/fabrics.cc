@@ -124,7 +124,7 @@ OpenedFabric open_fabric(const std::string& fabric, const Job& job,
                  .remedy = "set TUTTI_TRANSPORT=tcp or shm+tcp, or unset TUTTI_ENCRYPT"});
   }
   if (fabric != "auto") return {fabric, open_driver(fabric, job)};
-  // No fabric is needed if all ranks are on one host, and none can encrypt data.
+  // No fabric is needed if all ranks are on one host, and no fabric can encrypt data.
   if (job.local_size == job.size || job.encrypts_data) return {};
   std::string problems;
   for (const std::string& name : measured ? names(*measured) : fabric_candidates()) {

@@ -1,6 +1,6 @@
 // The bytes that a connection has sent and its reader's system has not confirmed. They are kept so
-// that another connection can send them again. The position of a byte is the number of bytes that
-// were sent before it, over all connections.
+// that another connection can send them again. The position of a byte is the number of bytes before
+// it in the stream, which continues over all connections.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,8 @@ class Unconfirmed {
   // connections delivered.
   uint64_t sent() const { return next_; }
 
-  // Makes next() continue at `position`. Returns false if the byte at `position` is not kept.
+  // Makes next() continue at `position`. Returns false if some byte from `position` to the last
+  // byte sent is not kept.
   bool rewind(uint64_t position);
   // next() returns bytes to send again, empty if there are none. advance() marks the first `bytes`
   // of these bytes as sent.

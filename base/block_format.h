@@ -1,4 +1,4 @@
-// Block formats: floats in 8, 4 or 1 bit each, with one scale for a block of them.
+// Block formats: floats in 8, 4 or 1 bit each, with one scale per block.
 //
 //   mx8    |e|v v v ... v|   32 E4M3 values, scale 2^e (E8M0)     33 bytes    MXFP8
 //   mx4    |e|vv vv .. vv|   32 E2M1 values, scale 2^e (E8M0)     17 bytes    MXFP4
@@ -15,9 +15,9 @@
 // block makes the block NaN. sign: scale = mean of |x|; a value is +scale or -scale (0 is +), as in
 // Karimireddy et al.: Error feedback fixes SignSGD (2019).
 //
-// Where every block has its full length (as in element_of()), missing values are padding().
-// Padding does not affect the values, and stays padding when it is decoded and combined. A block
-// of signs with padding has a negative scale, and a marker bit 1 behind its last sign.
+// If a block must have its full length (as an element of element_of() must), missing values are
+// padding(). Padding does not affect the values, and stays padding when it is decoded and combined.
+// A block of signs with padding has a negative scale, and a marker bit 1 behind its last sign.
 #pragma once
 
 #include <cstddef>
@@ -50,7 +50,7 @@ float padding(BlockFormat format);
 
 // Returns the number of values per block.
 size_t block_of(BlockFormat format);
-// Returns the bytes of `count` values, starting at a block boundary.
+// Returns the number of bytes of `count` encoded values, the first of which begins a block.
 size_t bytes_of(BlockFormat format, size_t count);
 
 // Encodes `values` into `bytes`, which must have bytes_of(format, values.size()) elements and must

@@ -40,8 +40,8 @@ void store(const Array<std::byte>& to, size_t block, std::span<const float> valu
   }
 }
 
-// Calls compute(values of a, values of b) for each block. compute stores the result in its first
-// argument. `b` may be null.
+// Calls compute(values of a, values of b) for each block, and stores its result in dst. compute
+// leaves the result in its first argument. If `b` is null, the second argument is empty.
 template <typename Compute>
 void for_each_block(void* dst, const void* a, const void* b, size_t count, DType type,
                     Formats formats, const Compute& compute) {

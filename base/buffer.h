@@ -85,7 +85,7 @@ struct DTypeOf<ValueIndex<int64_t, int64_t>> {
 };
 
 namespace internal {
-// The element type of a vector, an array or a span: float, or const float.
+// The element type of a vector, an array or a span, such as float or const float.
 template <typename Values>
 using ElementOf = std::remove_reference_t<decltype(*std::data(std::declval<Values&>()))>;
 // True for ranges whose elements outlive the expression that names them. It is false for a

@@ -1,4 +1,4 @@
-// An undo function that runs exactly once: on destruction or when another one is assigned.
+// An undo function that runs once: by run(), on destruction, or when another one is assigned.
 #pragma once
 
 #include <functional>

@@ -14,7 +14,7 @@ struct CsvRow {
   std::vector<std::string> values;
 };
 
-// Skips empty lines. Throws Error(invalid_argument) for an unclosed quote.
+// Returns the rows, without empty lines. Throws Error(invalid_argument) for an unclosed quote.
 std::vector<CsvRow> parse_csv(std::string_view text);
 
 }  // namespace tutti

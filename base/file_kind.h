@@ -25,7 +25,7 @@ enum class FileKind {
 struct FileLimit {
   FileKind kind;
   std::string_view name;  // shown in messages
-  uint64_t most = 0;      // in bytes
+  uint64_t most = 0;      // maximum size in bytes
 };
 
 // Returns the limits in the order of FileKind.

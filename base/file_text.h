@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-// Returns true if this is an existing regular file; returns false also on errors.
+// Returns true if `path` is an existing regular file; returns false also on errors.
 bool is_regular_file(const std::string& path);
 
 // Returns the file's text. Throws Error(system) with `detail` if the file cannot be read, and

@@ -1,6 +1,6 @@
 // Pauses between polls of a condition that another thread or process changes. The first pauses only
-// yield, because the change is usually near; then each sleep is twice as long as the last, so that
-// many waiting ranks on few cores do not slow down the ranks that they wait for.
+// yield, because the change is usually near. Then each sleep is twice as long as the last, up to a
+// limit, so that many waiting ranks on few cores do not slow down the ranks that they wait for.
 #pragma once
 
 #include <algorithm>

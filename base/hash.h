@@ -1,5 +1,5 @@
-// FNV-1a, 64 bits: a hash that is the same in every process, run and build. It does not resist
-// malice.
+// FNV-1a, 64 bits: a hash that is the same in every process, run and build. An attacker can easily
+// construct inputs with equal hashes.
 #pragma once
 
 #include <cstdint>

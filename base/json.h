@@ -76,8 +76,8 @@ class Json {
   }
   bool is_natural_number() const;  // true if it is integral and not negative
 
-  // Returns the value as T: bool, a number type (the range is checked), std::string, or
-  // std::vector<T> or std::map<std::string, T> of these.
+  // Returns the value as T: bool, a number type (the range is checked), std::string, or a
+  // std::vector or std::map<std::string, ...> of such types.
   template <typename T>
   T get() const;
   template <typename T>
@@ -89,7 +89,7 @@ class Json {
   // Returns the number of values of an array or members of an object; 0 for null.
   size_t size() const;
   bool empty() const { return size() == 0; }
-  // The values of an array, or the members of an object.
+  // begin() and end() are for the values of an array, items() is for the members of an object.
   const Json* begin() const;
   const Json* end() const;
   const Object& items() const;
@@ -100,7 +100,7 @@ class Json {
   const Json& operator[](std::integral auto index) const { return at(static_cast<size_t>(index)); }
   const Json& operator[](const char* name) const { return at(name); }
   const Json& operator[](const std::string& name) const { return at(name); }
-  const Json* find(std::string_view name) const;  // nullptr if there is none
+  const Json* find(std::string_view name) const;  // nullptr: no such member, or not an object
   bool contains(std::string_view name) const { return find(name) != nullptr; }
 
   // Returns the member `name`, or `fallback` if there is none.
@@ -126,8 +126,8 @@ class Json {
   enum class BadText { refuse, replace };
   std::string dump(int indent = -1, BadText bad_text = BadText::refuse) const;
 
-  // Describes the value for a message: the number or text (possibly untrusted), or "an array", "an
-  // object".
+  // Describes the value for a message: "an array", "an object", or any other value as it is written
+  // (a text may be untrusted).
   std::string words() const;
 
   // Compares numbers by value, and objects regardless of member order.

@@ -16,8 +16,8 @@ inline double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-// Returns the smallest v among `values` such that at least the fraction `share` (0 to 1) of them is
-// at most v; 0 if `values` is empty.
+// Returns the smallest v among `values` such that at least the fraction `share` (0 to 1) of the
+// values is at most v; 0 if `values` is empty.
 inline double percentile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
   std::ranges::sort(values);

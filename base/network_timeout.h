@@ -5,7 +5,8 @@
 
 namespace tutti {
 
-// Returns the setting TUTTI_NETWORK_TIMEOUT, limited to between two seconds and 24 hours.
+// Returns the setting TUTTI_NETWORK_TIMEOUT, limited to between two seconds and 24 hours; 24 hours
+// if it is 0.
 std::chrono::milliseconds network_timeout();
 
 // Classifies a socket's errno: true if the network delivered nothing, not even a refusal.

@@ -26,8 +26,8 @@
 
 namespace tutti {
 
-// States which of the three arrays hold accumulators (accumulator_of) instead of elements. It makes
-// no difference for types that are their own accumulators.
+// States which of the three arrays hold accumulators (accumulator_of) instead of elements. The
+// choice has no effect for types that are their own accumulators.
 struct Formats {
   bool dst = false;
   bool a = false;

@@ -1,8 +1,9 @@
 // The registry of settings. Each setting has a name, a type, a default and a meaning.
 //
-// TUTTI_* environment variables, command-line options and `tutti info` all read it. A misspelt
-// TUTTI_ variable produces a warning with the nearest name. Values are read once per process; set()
-// overrides them (tests, command-line options) and must be called before threads start.
+// A setting's value comes from the TUTTI_* environment variable of that name, or from its default;
+// `tutti info` shows the settings. A misspelt TUTTI_ variable produces a warning with the nearest
+// name. The environment is read once per process. set() overrides it for tests and command-line
+// options, and must be called before threads start.
 #pragma once
 
 #include <chrono>
@@ -22,7 +23,7 @@ struct SettingInfo {
   std::string_view name;  // "TUTTI_TIMEOUT"
   SettingType type;
   std::string_view default_value;
-  std::string_view choices;  // "a|b|c", "1.." for natural numbers, or empty for any value
+  std::string_view choices;  // "a|b|c"; "1..": whole numbers of at least 1; empty: any value
   bool wire;                 // must be the same on all ranks; compared at init
   bool internal;             // set by the launcher for its ranks; hidden from `tutti info`
   std::string_view meaning;
@@ -67,7 +68,7 @@ class Settings {
   // Returns one warning line per TUTTI_ variable in the environment that is not a setting.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
-  // Returns the settings that affect the wire, for comparison at init: "TUTTI_A=1;TUTTI_B=x".
+  // Returns the settings that affect the wire, for comparison at init: "TUTTI_A=1;TUTTI_B=x;".
   std::string wire_settings() const;
 
  private:

@@ -1,5 +1,5 @@
 // Copies that bypass the caches, for data that is not read again soon. They avoid fetching the
-// destination's cache lines and do not evict others.
+// destination's cache lines and do not evict others. (Only on x86-64; elsewhere they are memcpy.)
 #pragma once
 
 #include <cstddef>

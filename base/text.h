@@ -27,6 +27,7 @@ std::string human_bytes(uint64_t bytes);
 // Error(invalid_argument) if the text is not a size.
 uint64_t parse_bytes(std::string_view text);
 
+// Returns the parts of `text` between separators, without empty parts.
 std::vector<std::string> split(std::string_view text, char separator);
 
 // Returns the candidate with the smallest edit distance to `word`, or "" if none is close.

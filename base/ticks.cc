@@ -8,7 +8,7 @@ namespace tutti {
 
 namespace {
 
-// A simultaneous reading of both clocks. Two of them give the tick rate.
+// A simultaneous reading of both clocks. Two readings give the tick rate.
 struct Moment {
   Ticks ticks;
   int64_t ns;

@@ -17,7 +17,8 @@ using Ticks = int64_t;
 
 // Returns true if the cycle counter is used.
 bool counts_cycles();
-// Returns the time between two readings of this process.
+// Returns the time between two readings of this process. A call during the first millisecond of the
+// process waits until that has passed, in order to measure the rate of the counter.
 int64_t nanoseconds_between(Ticks from, Ticks to);
 
 inline Ticks ticks() {

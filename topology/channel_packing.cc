@@ -14,8 +14,8 @@
 namespace tutti {
 namespace {
 
-constexpr int kTries = 48;  // number of tries per bandwidth, each with other preferences
-constexpr int kStepsOfAChannel = 1024;  // number of backtracking steps per channel
+constexpr int kTries = 48;  // maximum tries per bandwidth, each with different preferences
+constexpr int kStepsOfAChannel = 1024;  // maximum number of backtracking steps per channel
 constexpr double kRounding = 1e-9;      // relative error of a bandwidth that is tolerated
 
 Route joined(Route first, const Route& second) {
@@ -110,7 +110,9 @@ class Packing {
                                 card.to[static_cast<size_t>(first)]);
     if (!fits_and_takes(way_in)) return false;
     if (!is_ring()) {
-      // Results enter at the chain's first rank, which also forwards them to other hosts.
+      // The results of a tree enter the host through the card and the chain's first rank, which
+      // also sends them on to other hosts through the same card. (A ring leaves the host from its
+      // last rank.)
       if (goes_out(card, first) && extend()) return true;
     } else if (extend()) {
       return true;
@@ -338,8 +340,8 @@ int most_channels(const Part& part, std::span<const double> capacity, const Pack
 std::vector<PackedChannel> pack_channels(const Part& part, std::span<const double> capacity,
                                          const PackingTask& task) {
   std::vector<PackedChannel> best;
-  // The limit decreases with the work per step: a step inspects every rank, and every link on the
-  // way to it.
+  // The maximum number of steps decreases with the number of ranks, because each step inspects
+  // every rank, and every link on the way to that rank.
   const auto ranks = static_cast<int64_t>(part.ranks());
   int64_t steps = std::max(4 * ranks, 2000000 / (ranks * ranks));
   for (uint64_t preference = 0; preference < kTries && steps > 0; ++preference) {

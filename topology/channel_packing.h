@@ -1,5 +1,5 @@
-// The core of the channel search: packs as many orders of one host's ranks as fit at a given
-// bandwidth.
+// The core of the channel search: finds as many rings or chains through the same ranks as the links
+// can carry together at a given bandwidth.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ struct Card {
   std::vector<Route> by_peer;
 };
 
-// The ranks of one section of a channel, and the routes between each two of them.
+// The ranks through which a ring or chain is searched, and the routes between each two of them:
+// the ranks of one host, or all ranks if some host has no card.
 class Part {
  public:
   static constexpr size_t kMostRanks = 1024;

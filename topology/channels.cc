@@ -16,8 +16,9 @@
 namespace tutti {
 namespace {
 
-constexpr int kMostParts = 16;  // fractions of a link's bandwidth that are tried
-// Factor by which farther paths, or more channels, must increase the total bandwidth.
+// A channel may have 1, 1/2, 1/3 ... 1/kMostParts of a link's bandwidth.
+constexpr int kMostParts = 16;
+// Minimum factor by which a later try must increase the best total bandwidth so far.
 constexpr double kBetter = 1.001;
 // Bandwidth inside one GPU (NCCL's LOC_BW). A channel with a single rank has this bandwidth.
 constexpr double kLocalGBps = 5000;
@@ -97,7 +98,7 @@ class Search {
  private:
   // The ranks of a host, its nodes, and the index of its part, which equal hosts share.
   struct HostRanks {
-    std::vector<int> ranks;  // the ranks' numbers
+    std::vector<int> ranks;  // indices into ranks_
     std::vector<int> nodes;
     size_t part = 0;
   };
@@ -150,7 +151,7 @@ class Search {
     }
   }
 
-  // Checks that the parts are connected, which a search within parts does not show.
+  // Throws if the hosts are not connected, which a search within each host would not detect.
   void check_network(const std::map<int, HostRanks>& by_host) const {
     std::vector<int> firsts;
     for (const auto& [number, host] : by_host) {
@@ -170,8 +171,8 @@ class Search {
     }
   }
 
-  // Returns the bandwidths to try: the capacity of each link that paths up to this type use, and
-  // equal fractions of that capacity; the widest first.
+  // Returns the bandwidths to try, the widest first: 1, 1/2, 1/3 ... 1/kMostParts of the capacity
+  // of each link that a path of an allowed type uses, and of each card's link to the network.
   std::set<double, std::greater<>> bandwidths(PathType allowed) const {
     std::set<double> carried;
     const auto add = [&](Arc arc) { carried.insert(capacity_[static_cast<size_t>(arc)]); };

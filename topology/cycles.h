@@ -18,7 +18,8 @@ namespace tutti {
 
 // Returns the cycles found, each an order of all vertices; there may be none. `neighbours` lists
 // the neighbours of each vertex, each once, and must be symmetric. Cycles are found only in graphs
-// that are bipartite, or regular with an even degree. Deterministic.
+// that are bipartite, or regular with an even degree, and that have at most 1024 vertices.
+// Deterministic.
 std::vector<std::vector<int>> hamiltonian_cycles(const std::vector<std::vector<int>>& neighbours);
 
 }  // namespace tutti

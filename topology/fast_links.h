@@ -19,14 +19,15 @@ class FastLinks {
   // Returns true if either end declares a link.
   bool has(int gpu) const;
   int links_of(int gpu) const;
-  // GPUs that declare more links than they have ports are attached to a switch: each reaches all
-  // others with the bandwidth of all of its ports.
+  // A GPU that declares more links than it has ports, because it is attached to a switch. It
+  // reaches all other GPUs of the switch with the bandwidth of all of its ports.
   struct Switched {
     int gpu = 0;
     int ports = 0;
     double GBps_of_each = 0;
     int nvlink_switch = 0;
   };
+  // Replaces all declared links of these GPUs by links to their switches.
   void take_for_switched(std::span<const Switched> gpus);
   // Adds the links to the graph.
   void connect(const std::function<void(int a, int b, LinkClass kind, double GBps)>& link) const;

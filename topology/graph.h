@@ -22,8 +22,8 @@
 
 namespace tutti {
 
-// Limit for graphs from files or descriptions, which bounds the memory that a hostile file can
-// take.
+// Maximum number of nodes of a graph from a file or a description. It bounds the memory that a
+// hostile file can take.
 inline constexpr int kMostNodes = 1 << 20;
 
 enum class NodeKind : uint8_t {

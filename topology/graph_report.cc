@@ -64,7 +64,7 @@ std::string bounds_of(const Graph& graph, const Channels& channels) {
   std::map<std::string, int> full;  // count by class and bandwidth
   for (Arc arc = 0; arc < graph.arcs(); ++arc) {
     const GraphLink& link = graph.link_of(arc);
-    // A link is saturated if its remaining bandwidth is below half a channel's.
+    // A link is saturated if less than half of the bandwidth of a channel remains.
     if (link.GBps - use[static_cast<size_t>(arc)] < channels.GBps / 2 &&
         use[static_cast<size_t>(arc)] > 0) {
       ++full[cat(name(link.kind), " links of ", link.GBps, " GB/s")];

@@ -17,8 +17,8 @@ std::string summary(const Graph& graph);
 // Returns a line per rank: its node, and its nearest NUMA node and card.
 std::string table_of_ranks(const Graph& graph, std::span<const int> ranks);
 
-// Returns the path types between each two ranks, and between ranks and cards, as `nvidia-smi topo
-// -m` does.
+// Returns a table of the path types between each two nodes, which are the ranks and the cards, as
+// `nvidia-smi topo -m` does. It contains at most the first 32 nodes.
 std::string matrix_of_paths(const Graph& graph, std::span<const int> ranks);
 
 // Returns a line that names the cards with unknown bandwidth; empty if there are none.

@@ -19,7 +19,8 @@ Graph parse_graph(const std::string& text, const std::string& file);
 // Reads a graph file. Throws as parse_graph() does, and Error(system) if the file cannot be read.
 Graph load_graph(const std::string& path);
 
-// Returns `hosts` copies of the first host of `host`, on one network.
+// Returns a graph of `hosts` copies of the first host of `host`. They share its nodes outside
+// hosts, such as the network.
 Graph repeat_host(const Graph& host, int hosts);
 
 }  // namespace tutti

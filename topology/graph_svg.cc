@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMostHosts = 4;
 constexpr size_t kMostLanes = 16;  // maximum number of channels per kind
-constexpr size_t kMostCores = 32;  // with more cores, only the ranks' cores are drawn
+constexpr size_t kMostCores = 32;  // with more cores, only those that are ranks are drawn
 constexpr int kDeepest = 64;       // maximum nesting
 constexpr double kColumn = 78;
 constexpr double kRow = 62;
@@ -115,7 +115,7 @@ class Picture {
     return it.kind != NodeKind::core || (!hide_cores_ || rank_of_.contains(node));
   }
 
-  // ---- positions: each host is a forest, whose roots are its NUMA nodes
+  // ---- positions: each host is a forest, whose roots are packages, NUMA nodes or the host
 
   // Places the hosts, following PCI and memory links downwards from the roots.
   void place_hosts() {
@@ -182,7 +182,7 @@ class Picture {
       spots_[static_cast<int>(i)] = {(start + end) / 2, bottom_ + kRow, 0};
       any_nvlink = true;
     }
-    // Links between GPUs are drawn as arcs below them.
+    // Links between GPUs are drawn as arcs below the GPUs.
     const bool any_arcs = std::ranges::any_of(graph_.links(), [](const GraphLink& link) {
       return link.kind == LinkClass::nvlink || link.kind == LinkClass::xgmi;
     });

@@ -20,8 +20,8 @@ Error malformed(std::string_view what, std::string_view text, std::string_view w
                {.remedy = "write hosts as node[01-03,7],other, and numbers as 2(x3),1"});
 }
 
-// Expands "01-03,7" to 01, 02, 03, 7. The numbers of a range have as many digits as its first
-// value.
+// Expands "01-03,7" to 01, 02, 03, 7. Leading zeros give each number of a range at least as many
+// digits as the first one has.
 std::vector<std::string> expand_ranges(std::string_view ranges, std::string_view text) {
   std::vector<std::string> numbers;
   for (const std::string& range : split(ranges, ',')) {

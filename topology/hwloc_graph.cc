@@ -21,9 +21,8 @@ namespace {
 constexpr double kOfPci = 12 / 15.75;
 constexpr double kOfNvlink = 0.88;  // 22 of 25 and 18 of 20 GB/s
 constexpr double kOfXgmi = 0.75;    // 48 of 64 GB/s
-// Bandwidth of a core to the memory of its NUMA node; and the bandwidth between NUMA nodes of one
-// package, as a multiple of the bandwidth between packages.
-constexpr double kCoreGBps = 12;
+constexpr double kCoreGBps = 12;    // bandwidth of a core to the memory of its NUMA node
+// Bandwidth between NUMA nodes of one package, as a multiple of the bandwidth between packages.
 constexpr double kInsidePackage = 2;
 
 Processor processor_of(hwloc_obj_t root, hwloc_obj_t package) {
@@ -196,7 +195,8 @@ class Builder {
     return count;
   }
 
-  // Adds a bridge and everything below it. A bridge with one device is a port, not a switch.
+  // Adds everything below a bridge; `above` is the node of the bridge. A bridge with fewer than two
+  // children is a port, not a switch, and gets no node of its own.
   void add_below(hwloc_obj_t bridge, int above) {
     for (hwloc_obj_t child = bridge->io_first_child; child != nullptr;
          child = child->next_sibling) {
@@ -242,8 +242,8 @@ class Builder {
       if (type == HWLOC_OBJ_OSDEV_OPENFABRICS) port = os->name;
       if (type == HWLOC_OBJ_OSDEV_NETWORK && port.empty()) port = os->name;
     }
-    // 3D controllers of NVIDIA and AMD, and AMD's accelerators, are compute GPUs. The VGA chip of a
-    // board is not.
+    // A 3D controller (0x0302), other display controller (0x0380) or accelerator (0x12) of NVIDIA
+    // or AMD is a compute GPU. The VGA chip of a board (0x0300) is not.
     const bool is_makers = pci.vendor_id == 0x10de || pci.vendor_id == 0x1002;
     computes |= is_makers && (pci.class_id == 0x0302 || pci.class_id == 0x0380 || kind == 0x12);
     if (computes) {
@@ -253,7 +253,8 @@ class Builder {
       if (kind == 0x01) return;  // a disk attached over a network
       add_leaf(device, above, NodeKind::nic, cards_, port.empty() ? cat("nic", cards_) : port);
       ++cards_;
-      // A port cannot exceed the bandwidth of its slot; a virtual card has no slot.
+      // If the speed of the port is unknown, the bandwidth of the card's slot is used, which the
+      // port cannot exceed. A virtual card has no slot.
       const double port_speed = is_this_host_ ? port_GBps(port) : 0;
       const bool has_slot = has_speed(pci.linkspeed);
       const double GBps = port_speed > 0 ? port_speed

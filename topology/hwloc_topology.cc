@@ -111,7 +111,7 @@ void try_in_a_child(const std::string& text, const std::string& file, Devices de
     for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGALRM}) std::signal(signal, SIG_DFL);
     try {
       (void)load_text(text, file, devices).release();
-    } catch (...) {  // the parent sees the exit code
+    } catch (...) {  // the parent reads the text as well, and throws the same error
     }
     ::_exit(0);
   }

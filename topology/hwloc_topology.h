@@ -25,7 +25,8 @@ enum class Devices { skip, include };
 // Error(invalid_argument) for a bad file or description; for malformed XML the error names the
 // line.
 HwlocTopology open_this_host(Devices devices);
-// Opens an XML text. `file`: its name in messages. hwloc 2 builds read files of hwloc 3 as well.
+// Opens an XML text. `file`: its name in messages. A build with hwloc 2 also reads files that hwloc
+// 3 wrote.
 HwlocTopology open_hwloc_xml(std::string_view xml, const std::string& file, Devices devices);
 HwlocTopology open_synthetic_host(const std::string& description);
 

@@ -19,7 +19,7 @@
 namespace tutti {
 
 // An immutable value, cheap to copy. Levels are numbered from 0, the outermost. Each level has at
-// least two groups, and at least one of them has several ranks.
+// least two groups, and at least one group of several ranks.
 class Layout {
  public:
   Layout() = default;  // the ranks in rank order, without groups
@@ -32,13 +32,13 @@ class Layout {
   static Layout equal(int ranks, int each);
   static Layout of_sizes(std::span<const int> sizes);
 
-  // Returns true if each rank's position equals its number.
+  // Returns true if each rank is at the position with its own index.
   bool in_order() const { return !tree_ || tree_->rank_at.empty(); }
   int rank_at(int position) const { return in_order() ? position : find(tree_->rank_at, position); }
   int position_of(int rank) const { return in_order() ? rank : find(tree_->position_of, rank); }
   // Returns the layout of positions: this one, with each rank replaced by its position.
   Layout of_positions() const;
-  // Returns this layout if it is in rank order, otherwise one without groups.
+  // Returns this layout if it is in rank order, otherwise a layout without groups.
   Layout in_rank_order() const { return in_order() ? *this : Layout(); }
 
   int levels() const { return tree_ ? static_cast<int>(tree_->starts.size()) : 0; }

@@ -43,8 +43,9 @@ class NcclFile : public XmlFile {
   // unknown.
   uint32_t pci_class(const pugi::xml_node& node, const char* attribute) const;
   int natural_or(const pugi::xml_node& node, const char* attribute, int absent) const;
-  // Parses "16 GT/s", "16.0 GT/s PCIe", "16GT/s"; returns `unknown` if the file does not state the
-  // speed. Writers of these files use 0 or -1 for an unknown width, and the kernel uses 255.
+  // Parses "16 GT/s", "16.0 GT/s PCIe", "16GT/s", and returns the slot's bandwidth in 1e9 bytes per
+  // second; returns `unknown` if the file does not state the speed. If the width is unknown, 16
+  // lanes are assumed: writers of these files use 0 or -1 for an unknown width, the kernel 255.
   double pci_speed(const pugi::xml_node& pci, double unknown) const;
   void warn(const pugi::xml_node& node, const std::string& what) const;
 };

@@ -154,7 +154,7 @@ class NcclReader {
               .bus = xml_.bus(pci, "busid"),
               .gcn = std::string(xml_.text(gpu, "gcn")),
               .element = gpu};
-    // AMD's `sm` counts compute units.
+    // AMD's `sm` is the number of compute units, not a compute capability.
     if (gpu && added.gcn.empty()) added.capability = std::max(xml_.known_or(gpu, "sm", 0), 0);
     const int number = gpu ? xml_.natural_or(gpu, "dev", -1) : -1;
     if (gpus_.size() == kMostOfAKind || number >= static_cast<int>(kMostDevices)) {

@@ -35,13 +35,14 @@ struct Route {
 
 PathType path_type(const Graph& graph, int from, std::span<const Arc> arcs);
 
-// Returns true if routes may pass through this node. Through a card they pass only between its host
-// and the network.
+// Returns true if routes may pass through this node. Routes pass through a card only between the
+// card's host and the network.
 bool forwards(const Graph& graph, int node);
 
-// Returns the routes from one node to each of `to`, in that order: with the fewest links; of those,
-// the widest; of those, the first found. Routes do not pass through GPUs, cores or hosts (unless
-// Graph::ends_forward()), nor over the cards of a third host.
+// Returns the routes from one node to each of the nodes `to`, in the order of `to`. A route has the
+// fewest links; among equally short routes it is the widest, and among equally wide ones the first
+// found. Routes do not pass through GPUs, cores or hosts (unless Graph::ends_forward()), nor over
+// the cards of a third host.
 std::vector<Route> routes_from(const Graph& graph, int from, std::span<const int> to);
 // Returns routes_from(), but throws Error(invalid_argument) that names the node if one is not
 // connected.

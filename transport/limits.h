@@ -21,12 +21,12 @@ struct Limits {
   int lanes = 1;
   int slots = 1;
   MessageLimits near;  // between ranks that share memory
-  MessageLimits far;   // between all others
-  // Minimum size to which collective messages are split in order to use all lanes. Below this size
-  // the cost per message exceeds the cost of its bytes.
+  MessageLimits far;   // between all other ranks
+  // Minimum size of the pieces into which collective messages are split in order to use all lanes.
+  // For smaller pieces the cost per message exceeds the cost of its bytes.
   size_t least_bytes = 16 << 10;
 
-  // Returns the limit of collectives, whose slices travel to near and far ranks alike.
+  // Returns the maximum payload of a collective message, which may go to near and to far ranks.
   size_t collective_bytes() const { return std::min(near.bytes, far.bytes); }
 
   bool operator==(const Limits&) const = default;

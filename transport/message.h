@@ -13,8 +13,10 @@ namespace tutti {
 inline constexpr uint32_t kWireVersion = 14;
 
 struct MessageHeader {
-  uint32_t call = 0;   // number of the call on this communicator, from 1 (point-to-point: per pair)
-  uint32_t slice = 0;  // slice of the call
+  // Index of the call, from 1: among the communicator's collectives, or among the point-to-point
+  // calls of a pair of ranks.
+  uint32_t call = 0;
+  uint32_t slice = 0;  // index of the slice in the call
   uint32_t step = 0;   // step of the sender's program, for diagnostics
   uint32_t bytes = 0;  // payload size in bytes
   // Describes the caller's request. The transport does not interpret it; the collective layer

@@ -10,7 +10,7 @@
 
 namespace tutti {
 
-// Memory of this rank that other ranks may access, until destruction.
+// Memory of this rank that other ranks may access until this object is destroyed.
 class ExposedMemory {
  public:
   ExposedMemory() = default;
@@ -25,8 +25,8 @@ class ExposedMemory {
   static constexpr size_t kLongestKey = 240;
 };
 
-// Memory that another rank has exposed. The functions do not block: a caller repeats them while it
-// makes progress (Transport::progress).
+// Memory that another rank has exposed. No function blocks. A caller that has to wait calls a
+// function again, and makes progress (Transport::progress) between the calls.
 //
 // Data pass through buffers of this process's fabric. So a caller that gives up, because the owner
 // has died, may reuse or free its memory at once.
@@ -39,8 +39,8 @@ class RemoteMemory {
   RemoteMemory& operator=(const RemoteMemory&) = delete;
   virtual ~RemoteMemory() = default;
 
-  // Begins to write a prefix of `from` at byte `offset` and returns its length, which is 0 while
-  // too many puts or an overlapping one are in flight. `from` may be reused on return.
+  // Begins to write a prefix of `from` at byte `offset` and returns the length of the prefix, which
+  // is 0 while too many puts or an overlapping one are in flight. `from` may be reused on return.
   virtual size_t put(uint64_t offset, std::span<const std::byte> from) = 0;
   // Returns true once all puts are visible in the owner's memory.
   virtual bool is_flushed() = 0;
@@ -52,11 +52,12 @@ class RemoteMemory {
     // Returns true once all bytes have arrived.
     virtual bool advance() = 0;
   };
-  // Reads bytes at `offset` into `into`, which must live as long as the result.
+  // Begins to read the bytes at `offset` into `into`, which must outlive the returned object.
   virtual std::unique_ptr<Get> get(uint64_t offset, std::span<std::byte> into) = 0;
 
-  // Returns why accesses have failed, for example because the owner has left the job; all later
-  // accesses fail as well. Empty: none has failed.
+  // Returns why accesses fail: the owner has left the job, the path to the owner is broken, or an
+  // earlier access has failed. Then put() returns 0, is_flushed() and advance() may return false
+  // forever, and callers must give up. Returns an empty text while accesses can succeed.
   virtual std::string failure() = 0;
 };
 

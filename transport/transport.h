@@ -11,9 +11,10 @@
 // write into, commit() publishes it. Slots belong to the sender. Each reader has its own sequence
 // number, so a slow reader blocks only the reuse of its slot.
 //
-// Inbox: front() is the oldest message on a connection that was not released. payload() is its
-// contents, read in place; read() copies them to the caller's destination. release() returns the
-// slot to the sender, and reports whether the data read is valid.
+// Inbox: front() returns the header of the oldest message that the reader has not released.
+// payload() returns the message's payload, to be read in place; read() copies the payload to the
+// caller's destination. release() returns the slot to the sender, and reports whether the data read
+// is valid.
 //
 // Threads: one call at a time; the thread may change.
 //
@@ -39,7 +40,8 @@ enum class Store : uint8_t { cached, streamed };
 // Constant properties of a transport.
 struct Traits {
   Limits limits;  // `slots`: collective messages in flight from a rank, over all connections
-  // false: a futex word (WaitSet::add_word) is enough to wake this transport
+  // True if a rank that waits for this transport must sleep on descriptors; false if it can sleep
+  // on a futex word (WaitSet::add_word).
   bool needs_descriptors = false;
   bool wakes_slowly = false;  // waking a sleeper takes longer than most messages do
 };
@@ -80,9 +82,9 @@ class Transport {
                    std::span<const std::byte> payload) = 0;
   // Returns true, once, when all readers have released the loan.
   virtual bool take_back(int loan) = 0;
-  // Ends all loans without asking their readers. On return the lender may write the memory again:
-  // readers discard data that they read later, and data read earlier that they have not released
-  // (epoch check).
+  // Ends all loans, even if their readers have not released them. On return the lender may write
+  // the memory again. In shared memory, release() then returns false at these readers, which
+  // discard the data (epoch check). Over a fabric, their reads have ended, or the path is cut.
   virtual void revoke() = 0;
 
   // Returns true once every committed collective message reaches its readers without further calls
@@ -105,9 +107,9 @@ class Transport {
   // incomplete: call again with the same destination, which may be partly written and must live
   // until then. Must not be mixed with payload() for one message.
   virtual bool read(int peer, int lane, std::span<std::byte> destination, Store store) = 0;
-  // Declares that the reader no longer needs the payload before `bytes`. Calling this block by
-  // block, while the data is still in the cache, saves time (ShmTransport); release() implies it
-  // for the rest.
+  // Declares that the reader no longer needs the first `bytes` bytes of the payload. Calling this
+  // block by block, while the data is still in the cache, saves time (ShmTransport). release() does
+  // the same for the rest of the payload.
   virtual void used(int peer, int lane, size_t bytes) = 0;
   // Releases the message. Returns false if the payload was lent and its owner has revoked it: the
   // data read is invalid, and the message stays at the front, unreadable.
@@ -122,8 +124,8 @@ class Transport {
   virtual bool progress() = 0;
   // Prepare and end a sleep: call arm(), then try every wanted operation once more. If nothing
   // progressed, watch() adds the events that end the sleep: a message that arrived, or a slot that
-  // became free, since arm(). Call disarm() in any case. `set` has begun; spurious wakes are
-  // allowed.
+  // became free, since arm(). Call disarm() in any case. The caller has called set.begin().
+  // Spurious wakes are allowed.
   virtual void arm(WaitSet& set) = 0;
   virtual void watch(WaitSet& set) = 0;
   virtual void disarm() = 0;

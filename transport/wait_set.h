@@ -26,8 +26,8 @@ namespace tutti {
 
 class WaitSet {
  public:
-  // Creates the set. `name`: an abstract unix socket, by which peers ring. Without a name there are
-  // no peers and no thread sleeps.
+  // Creates the set. `name`: the abstract unix socket through which peers wake this rank; empty if
+  // the rank has no peers, and so never sleeps.
   explicit WaitSet(const std::string& name);
 
   const std::string& name() const { return name_; }
@@ -46,7 +46,7 @@ class WaitSet {
   bool sleep(std::chrono::microseconds at_most);
   void end();
 
-  // Wakes the sleeper. Thread-safe. Costs one read if no thread sleeps.
+  // Wakes the sleeper. Thread-safe. Costs a fence and a read if no thread sleeps.
   void wake();
   bool in_use() const { return in_use_.load(); }
   // Wakes the present or next sleep of the wait set with that name. Errors are ignored.

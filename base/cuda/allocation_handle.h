@@ -55,9 +55,9 @@ std::vector<Sharing> sharings_of(const AllocationHandle& handle);
 // allow, best first.
 std::vector<Sharing> sharings_of(int device);
 CUmemAllocationHandleType handle_type(Sharing sharing);  // must not be called for ipc
-// Returns true if CUDA refuses a way of sharing that its device claims to support; another way may
-// work. A fabric handle needs an IMEX channel of this user, and only the call that creates the
-// handle looks for the channel.
+// Returns true if `result` means that CUDA refused a way of sharing, which can happen although the
+// device claims to support it; another way may work. A fabric handle needs an IMEX channel of this
+// user, and only the call that creates the handle looks for the channel.
 bool is_refused(CUresult result);
 
 // An allocation handle created with the given sharing; other processes can import it while this

@@ -1,6 +1,6 @@
 // Multicast over NVSwitch (NVLS): one address range that maps equally large memory of several
-// GPUs. A store to it (multimem.st, .red) reaches all of them, and a load (multimem.ld_reduce)
-// returns their sum; ordinary loads and stores must not touch it.
+// GPUs. A store to the range (multimem.st, .red) reaches the memory of all GPUs, and a load
+// (multimem.ld_reduce) returns the sum over them; ordinary loads and stores must not touch it.
 //
 // All ranks, one per device, make these calls in this order:
 //

@@ -76,8 +76,8 @@ class SharedMemory {
   ExportedMemory exported_;
 };
 
-// Imported memory, as `context` accesses it, while this object lives. Each allocation is opened
-// once per context, however many of its locations are imported.
+// Another rank's memory, which kernels of `context` can access while this object lives. Each
+// allocation is opened once per context, however many of its locations are imported.
 class ImportedMemory {
  public:
   ImportedMemory(const Context& context, const ExportedMemory& exported);

@@ -1,7 +1,7 @@
 // The order of work on a GPU: streams, events, and graphs captured from streams.
 //
-// Every CUstream parameter accepts a caller's stream (a cudaStream_t; 0, or per_thread_stream()).
-// The stream's context must be current in the calling thread.
+// Every CUstream parameter accepts any stream of the caller: a cudaStream_t, 0 (the legacy stream),
+// or per_thread_stream(). The stream's context must be current in the calling thread.
 #pragma once
 
 #include <cstdint>
@@ -58,9 +58,9 @@ class Event {
 };
 
 // Makes each call wait for the call before it, whichever streams the two are enqueued on. (The
-// driver reuses stream handles, so equal handles do not prove one stream.) A captured call follows
-// the calls captured before it in the same graph; the launches of a graph follow each other in
-// stream order.
+// driver reuses stream handles, so equal handles do not prove one stream.) Captured calls are
+// excluded: within a graph only the order of the captured streams applies, and launches of a graph
+// run one after another.
 class CallOrder {
  public:
   explicit CallOrder(const Context& context) : ended_(context) {}
@@ -76,7 +76,7 @@ class CallOrder {
   bool has_calls_ = false;
 };
 
-// A captured graph that can be launched repeatedly. Its launches follow each other.
+// A captured graph that can be launched repeatedly. Its launches run one after another.
 class Graph {
  public:
   void launch(CUstream stream) const;
@@ -107,7 +107,7 @@ class Capture {
   bool is_over_ = false;
 };
 
-// Lets this thread allocate and synchronise, while this object lives, although a stream is being
+// While this object lives, this thread may allocate and synchronise although a stream is being
 // captured. Use it for work that does not belong to the graph.
 class BesideCaptures {
  public:

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kInt8Values = 256;
 constexpr size_t kSignValues = 256;
 
-// Loads the floats of block number `block` of an array, without requiring alignment.
+// Loads the floats of the block with index `block` in an array, which need not be aligned.
 template <size_t kCount>
 inline void load_block(const void* values, size_t block, float* to) {
   constexpr size_t kBytes = kCount * sizeof(float);

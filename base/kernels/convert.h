@@ -10,10 +10,10 @@
 namespace tutti::kernels {
 namespace {
 
-// A floating-point encoding with a sign bit, exponent bits, and `mantissa` bits, as in IEEE 754.
-// `largest` encodes the largest finite value. `overflow` encodes the values beyond it: infinity, or
-// NaN in a type without infinity. `nan` encodes the quiet NaN; codes above `overflow` are the other
-// NaNs.
+// A floating-point encoding as in IEEE 754: a sign bit, the exponent, and `mantissa` bits of the
+// mantissa. `largest` encodes the largest finite value. `overflow` encodes larger values: it is
+// infinity, or NaN in a type without infinity. `nan` encodes the quiet NaN; codes above `overflow`
+// are the other NaNs.
 template <typename Encoding, int mantissa, int bias, uint32_t largest, uint32_t overflow,
           uint32_t nan>
 struct SmallFloat {

@@ -84,7 +84,7 @@ class Words {
   std::vector<std::string> asked_;
 };
 
-// Computes a size that the description does not state from the remaining ranks.
+// Computes a size that the description does not state from the number of ranks of the network.
 class Open {
  public:
   explicit Open(std::optional<int> ranks) : ranks_(ranks) {}
@@ -119,8 +119,8 @@ std::vector<TreeLevel> k_ary(int k, LinkSpeed speed) {
       {k / 2, 1, speed, "leaf"}, {k / 2, k / 2, speed, "aggregation"}, {k, k / 2, speed, "core"}};
 }
 
-// Adds the GPUs of a host, behind a switch inside it or as earlier stages define. Returns the
-// number of GPUs per host.
+// Adds the switch inside a host with several GPUs, unless earlier stages define the inside of the
+// host. Returns the number of GPUs per host.
 int take_host(Words& words, int usual, Structure& structure) {
   if (!structure.stages.empty()) return structure.ranks();
   const int gpus = words.take_count("gpus", usual);

@@ -1,7 +1,7 @@
-// Routes with the fewest links through any graph. Among those, the search prefers the widest arc at
-// each node; remaining ties are broken by the destination, as in tree_pattern(), so that routes to
-// different ends spread over parallel links. If an end has several equally good links of its own, a
-// route starts on each of them.
+// Routes with the fewest links through any graph. Among these routes, the search prefers the widest
+// arc at each node; remaining ties are broken by the destination, as in tree_pattern(), so that
+// routes to different ends spread over parallel links. If the sending end has several equally good
+// links, one route starts on each link.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ class EqualCostRoutes {
   EqualCostRoutes(const Graph& graph, const std::vector<int>& ends, const std::vector<bool>& failed)
       : graph_(graph), ends_(ends), failed_(failed) {}
 
-  // Finds routes between two ends, given by their indices. Appends the arcs of all routes that a
-  // message uses at once, the same number for each, and returns the number of routes; 0 if there is
-  // none. Returns at most one route if ends forward.
+  // Finds the routes between two ends, given by their indices, over which a message is split.
+  // Appends their arcs, the same number of arcs for each route, and returns the number of routes; 0
+  // if there is none. Returns at most one route if routes may pass through ends.
   int find(int from, int to, std::vector<Arc>& arcs);
   // Clears the cached results. It must be called after `failed` has changed.
   void forget() { known_.clear(); }

@@ -11,8 +11,8 @@
 //
 // Every kind takes bandwidth= (GB/s, or with a unit: 50GB/s, 400Gbps) and latency= (us, or with a
 // unit) of a link. Kinds with gpus= also take nvlink= and nvlink-latency= for the switch inside a
-// host, and nics= for hosts with fewer cards than GPUs. Defaults: 50 GB/s and 0.5 us between hosts,
-// 450 GB/s and 0.25 us inside. A route over a switch crosses two links.
+// host. fat-tree takes nics= for hosts with fewer cards than GPUs. Defaults: 50 GB/s and 0.5 us
+// between hosts, 450 GB/s and 0.25 us inside. A route over a switch crosses two links.
 //
 // "package:2 core:4 pu:1" is a host in hwloc's synthetic notation.
 //

@@ -11,7 +11,8 @@ namespace tutti {
 
 namespace {
 
-// Renumbers arcs from `begin` on, which a pattern counted from link 0, to start at `first_link`.
+// Renumbers the arcs from index `begin` to the end of the list. The pattern that appended them
+// counts its links from 0, but in the graph they begin at `first_link`.
 void shift(std::vector<Arc>& arcs, size_t begin, int first_link) {
   for (size_t i = begin; i < arcs.size(); ++i) arcs[i] += 2 * first_link;
 }

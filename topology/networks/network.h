@@ -1,8 +1,8 @@
 // A cluster as ranks see it: a graph, the nodes of the ranks, and routes between them. It is built
 // from a description or a file (load_network.h), or from any graph.
 //
-// Where the network has a known structure (patterns.h), routes are computed from the ranks'
-// numbers. In other graphs, and once links have failed, routes are searched (equal_cost_routes.h).
+// Where the network has a known structure (patterns.h), routes are computed from the indices of the
+// ranks. In other graphs, and once links have failed, routes are searched (equal_cost_routes.h).
 #pragma once
 
 #include <memory>
@@ -18,9 +18,9 @@
 
 namespace tutti {
 
-// Nested patterns, the innermost first. Ranks are numbered by position: with stages of 8 and 4
-// ends, rank 8 * i + j is end j of inner group i. It is an end of one inner pattern (with the ranks
-// 8 * i + ...) and of one outer pattern (with the ranks 8 * ... + j).
+// Nested patterns, the innermost first. Each rank is an end of one pattern per stage. With stages
+// of 8 and 4 ends, rank 10 is end 2 of the inner pattern 1 (ranks 8 to 15), and end 1 of the outer
+// pattern 2 (ranks 2, 10, 18 and 26).
 struct Structure {
   std::vector<std::unique_ptr<Pattern>> stages;
   bool stage_is_inside_host = false;  // applies to the innermost stage
@@ -57,9 +57,10 @@ class Network {
   double latency_us(Arc arc) const { return graph_.link_of(arc).latency_us; }
   std::string name(Arc arc) const;  // formats as "leaf3 -> spine0"
 
-  // Appends the arcs of the routes from one rank to another, the same number for each, and returns
-  // the number of routes. There are several if the rank's node has several links of its own: a
-  // message is split evenly over them. Returns 0 if failed links have left no route.
+  // Appends the arcs of the routes from one rank to another, the same number of arcs for each
+  // route, and returns the number of routes. There are several if the sender's node has several
+  // equally good links; a message is then split evenly over the routes. Returns 0 if failed links
+  // have left no route.
   int route(int from, int to, std::vector<Arc>& arcs);
 
   // Returns the latency of the slowest of `ways` routes. `arcs` holds the arcs of the first route,
@@ -67,8 +68,8 @@ class Network {
   double slowest_us(std::span<const Arc> arcs, int ways) const;
 
   // Returns the links that `name` means: "leaf0-spine1", the links between two nodes; "link7", a
-  // link by index; "spine1", all links of a node. Throws Error(invalid_argument) that suggests
-  // similar names.
+  // link by index; "spine1", all links of a node. Throws Error(invalid_argument) that explains
+  // these forms if there is no such link or node.
   std::vector<int> links_named(const std::string& name) const;
   void fail(int link);
   // Divides the link's bandwidth by `factor`.

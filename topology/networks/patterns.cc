@@ -225,8 +225,8 @@ class Tree final : public Pattern {
   int64_t all_roots_ = 1;
 };
 
-// A dragonfly. Links are numbered in this order: first the links of the ends, then the links
-// between routers of one group, then the links between groups.
+// A dragonfly. Links are numbered in this order: the links between ends and routers, the links
+// between routers of one group, the links between groups.
 class DragonflyPattern final : public Pattern {
  public:
   explicit DragonflyPattern(const Dragonfly& shape) : s_(shape) {

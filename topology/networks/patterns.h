@@ -1,5 +1,6 @@
-// Connections between the ends of a network, and routes that are computed from the ends' numbers.
-// Routes are not stored, so a hundred thousand ends are cheap.
+// Patterns of links between the ends of a network (hosts, GPUs or cards), and routes that are
+// computed from the indices of two ends. Routes are not stored, so a hundred thousand ends are
+// cheap.
 //
 // Links are numbered from 0 in the order in which build() connects them; arcs use those numbers.
 #pragma once
@@ -34,7 +35,8 @@ class Pattern {
   virtual bool ends_are_alike() const { return true; }
   // Connects these nodes of the graph; switches that it adds have names that begin with `prefix`.
   virtual void build(Graph& graph, std::span<const int> ends, const std::string& prefix) const = 0;
-  // Appends the route. Choice 0 is the default; others, below choices(), may avoid its links.
+  // Appends the arcs of a route. `choice` is below choices(): 0 selects the default route, other
+  // values select routes that may avoid its links.
   virtual void route(int from, int to, int choice, std::vector<Arc>& arcs) const = 0;
   virtual int choices() const { return 1; }
 };
@@ -62,9 +64,10 @@ struct TreeLevel {
 // Builds a tree for `ends` ends. Throws Error(invalid_argument) if the levels have too little room.
 std::unique_ptr<Pattern> tree_pattern(int ends, std::vector<TreeLevel> levels);
 
-// Groups of routers: all routers of a group are connected, and each two groups by one link. J. Kim
-// et al.: Technology-Driven, Highly-Scalable Dragonfly Topology. ISCA 2008. Routes take the link
-// between the two groups; other choices pass through a third group.
+// Groups of routers: all routers of a group are linked to each other, and each two groups are
+// connected by one link. The default route takes the link between the two groups; other choices
+// pass through a third group. J. Kim et al.: Technology-Driven, Highly-Scalable Dragonfly Topology.
+// ISCA 2008.
 struct Dragonfly {
   int groups = 1;
   int routers = 1;  // routers per group

@@ -1,4 +1,4 @@
-// Detects the format of a network file. Also has helpers of all readers.
+// Detects the format of a network file. Also defines the functions that all readers share.
 
 #include <algorithm>
 #include <cctype>

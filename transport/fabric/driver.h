@@ -54,10 +54,10 @@ class Remote {
 // Events::accessed().
 struct Access {
   std::shared_ptr<Remote> remote;
-  int rank = 0;  // the owner
+  int rank = 0;  // rank of the memory's owner in the job
   uint64_t offset = 0;
-  std::byte* memory = nullptr;  // at most kMessageBytes
-  size_t bytes = 0;
+  std::byte* memory = nullptr;
+  size_t bytes = 0;  // at most kMessageBytes
   bool writes = false;
 };
 
@@ -65,7 +65,7 @@ struct Access {
 // over sockets the library emulates it by messages of its own, which are slower.
 enum class Rma : uint8_t { automatic, on, off };
 
-// Progress of a rendezvous or an access.
+// Progress of a rendezvous or an access: not started, in flight, its bytes have arrived, or failed.
 enum class RendezvousState : uint8_t { no, in_flight, here, lost };
 
 class Events {

@@ -11,7 +11,7 @@ using fabric::RendezvousState;
 
 namespace {
 
-constexpr size_t kMostInFlight = 16;  // maximum number of puts to one owner's memory
+constexpr size_t kMostInFlight = 16;  // maximum number of puts in flight per RemoteMemory
 constexpr size_t kGetsInFlight = 2;  // maximum pieces of a get: one arrives while another is copied
 constexpr size_t kPiece = 256 << 10;  // maximum bytes of an access
 static_assert(kPiece <= fabric::kMessageBytes);

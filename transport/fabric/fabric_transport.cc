@@ -374,8 +374,9 @@ bool FabricTransport::has_spoken(int peer) const {
          lanes[kLanes].cells.load(std::memory_order_acquire) != nullptr;
 }
 
-// Returns true if all messages of the connection have been released. Before a rank leaves the job,
-// it waits until all its readers have received its end messages.
+// Returns true if all messages of the connection have been released. The peer's end states their
+// number, and a rank leaves the job only after its readers have received its ends. If no end has
+// arrived, the connection has ended if nothing has arrived from the peer, or the path is broken.
 bool FabricTransport::ended(int peer, int lane) const {
   const In& connection = in_[index(peer, lane)];
   const int64_t total = connection.total.load(std::memory_order_acquire);

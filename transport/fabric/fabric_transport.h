@@ -1,9 +1,9 @@
 // A fabric (UCX, libfabric) between the ranks of a communicator.
 //
 // A sequence number orders the messages of a connection, because a fabric guarantees no order
-// across its protocols. A small payload is stored in the cell selected by its number, a larger one
-// in the driver's buffer; the reader reads either in place. For a rendezvous the header arrives
-// first, and the payload is received directly into the destination of read().
+// across its protocols. A small payload is stored in the cell that the sequence number selects, a
+// larger one in the driver's buffer; the reader reads either in place. For a rendezvous the header
+// arrives first, and the payload is received directly into the destination of read().
 //
 // Credit: at most kCells messages of a connection are in flight, that is, sent but not released by
 // the reader. Releases are piggybacked on the reader's own messages, or sent separately for every
@@ -81,7 +81,7 @@ class FabricTransport final : public Transport, private fabric::Listener {
     uint32_t sent = 0;
     // Number of the latest message that the reader is known to have released.
     uint32_t released = 0;
-    int held = 0;         // slots in use
+    int held = 0;         // number of messages whose sends have not completed
     bool failed = false;  // a message was lost or could not be sent
   };
 

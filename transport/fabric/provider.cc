@@ -140,7 +140,8 @@ bool Provider::progress() {
   return lock && progress_locked();
 }
 
-// Makes progress, then sends. Nothing is sent from within the driver's callbacks.
+// Makes progress, then acknowledges the ends that have arrived. Nothing is sent from within the
+// driver's callbacks.
 bool Provider::step() {
   const bool moved = driver_->progress();
   for (const auto& [communicator, rank] : std::exchange(to_acknowledge_, {})) {

@@ -2,15 +2,15 @@
 // messages in flight. A communicator's FabricTransport is a Listener on it.
 //
 //     a message   -> its communicator's listener; kept until it is attached
-//     an end      -> likewise, and it is acknowledged
+//     an end      -> handled in the same way, and acknowledged to its sender
 //
 // An end is the last message of a communicator to a peer. It states the number of messages on each
 // lane. A rank leaves the job once its ends are acknowledged, so its peers know how many messages
 // it sent them.
 //
-// Memory: take() gives a slot to its user; after the last send from it has completed, the slot
-// belongs to the provider again. Lent memory stays with its owner. Received data (Arrival::data)
-// belongs to the driver, and may be read by the listener until drop().
+// Memory: take_slot() gives a slot to the caller; after the last send from the slot has completed,
+// the slot belongs to the provider again. Lent memory stays with its owner. Received data
+// (Arrival::data) belongs to the driver, and may be read by the listener until drop().
 //
 // Threads: any. Functions in the sections "with the lock held" need lock(). Listeners are called
 // under it.
@@ -39,12 +39,12 @@
 
 namespace tutti::fabric {
 
-// Memory of a send: kMessageBytes of the provider's, or lent memory.
+// Memory of a send: kMessageBytes bytes that belong to the provider, or lent memory.
 struct Slot {
   std::unique_ptr<std::byte[]> own;
   std::byte* memory = nullptr;
   int sends = 0;         // number of sends in flight
-  bool spoiled = false;  // true: a failed send's reader may still read it, so it is never reused
+  bool spoiled = false;  // true: a failed send or access may still use it, so it is never reused
 };
 
 class Listener {
@@ -65,7 +65,7 @@ class Provider final : private Events {
   // that it may read are leaked on purpose: UCX 1.13 aborts the process when a worker with
   // connections in progress is destroyed.
   ~Provider() override;
-  // Returns the number of drivers of this process that were leaked for this reason.
+  // Returns the number of drivers that this process has leaked after failures.
   static size_t drivers_kept();
 
   // Returns the name of the library, for messages.
@@ -78,16 +78,16 @@ class Provider final : private Events {
     int own = 0;
     int count = 0;
     std::function<std::string_view(int rank)> address_of;
-    std::function<bool(int rank)> gone;  // true if it has left or died
+    std::function<bool(int rank)> gone;  // returns true if the rank has left or died
   };
   // Joins the job. Arrivals wake `wait_set`. Must be called before the first attach().
   void join(Ranks ranks, WaitSet& wait_set);
   // Waits until all ends are acknowledged by ranks that are not gone; gives up when no
-  // acknowledgement arrives for the time of set_send_timeout().
+  // acknowledgement arrives for the time that set_send_timeout() has set.
   void leave();
 
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
-  // Returns true if anything progressed. Does nothing while another thread progresses.
+  // Returns true if anything progressed. Does nothing while another thread holds the lock.
   bool progress();
   // Arms the driver: from now on arrivals make its descriptor readable.
   void arm();
@@ -103,7 +103,7 @@ class Provider final : private Events {
 
   bool progress_locked();
   bool broken(int rank) const { return broken_.contains(rank); }
-  std::string why(int rank) const;  // why the path is broken
+  std::string why(int rank) const;  // why the path to `rank` is broken; empty: it is not broken
   bool gone(int rank) const { return ranks_.gone(rank); }
   // Cancels everything in flight to and from `rank` (Driver::cut()).
   void cut(int rank) { driver_->cut(rank); }

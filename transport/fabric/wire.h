@@ -25,7 +25,7 @@ struct Header {
   int32_t sender = 0;
   uint16_t lane = 0;
   Kind kind = Kind::message;
-  uint32_t sequence = 0;  // from 1
+  uint32_t sequence = 0;  // index of a message on its connection, from 1
   // Number of the receiver's messages on this lane that the sender has released.
   uint32_t released = 0;
   MessageHeader message = {};  // in an `end`, call is the sender's world rank

@@ -15,7 +15,8 @@ namespace tutti {
 // probability 2^-64. `seed` distinguishes equal bytes with different meanings.
 uint64_t integrity_hash(std::span<const std::byte> bytes, uint64_t seed = 0);
 
-// Returns integrity_hash(), computed with the given instruction set, which must be available.
+// Returns integrity_hash(), computed with the given instruction set, which must be available. For
+// avx512, AVX2 is used.
 uint64_t integrity_hash_by(InstructionSet set, std::span<const std::byte> bytes, uint64_t seed);
 
 }  // namespace tutti

@@ -1,4 +1,4 @@
-// The flags of this file choose XXH3's loop (transport/integrity/BUILD).
+// The compiler flags of this file select XXH3's AVX2 loop (transport/integrity/BUILD).
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

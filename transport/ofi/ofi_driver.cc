@@ -102,8 +102,8 @@ const Registration* OfiDriver::kept(const std::byte* memory) const {
   return found != kept_.end() ? &found->second : nullptr;
 }
 
-// Returns the address by which peers access memory that was registered from here on: its virtual
-// address or, if the provider counts from the registered beginning, 0.
+// Returns the address that peers use for the first byte of a registration that begins at `memory`:
+// the virtual address or, if the provider addresses memory by offsets, 0.
 uint64_t OfiDriver::address_in(const std::byte* memory) const {
   return fabric_.wants(FI_MR_VIRT_ADDR) ? reinterpret_cast<uint64_t>(memory) : 0;
 }

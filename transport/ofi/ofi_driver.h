@@ -7,8 +7,8 @@
 //     windows  fi_read and fi_write of memory that its owner has exposed; a write completes once it
 //              is visible there (FI_DELIVERY_COMPLETE)
 //
-// Messages may arrive in any order. progress() consumes all completions, because a provider may
-// need that to make progress. Operations for which a provider has no room are queued here.
+// Messages may arrive in any order. progress() reads the completion queue each time, because some
+// providers make progress only then. Operations for which a provider has no room are queued here.
 #pragma once
 
 #include <deque>

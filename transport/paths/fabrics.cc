@@ -124,7 +124,8 @@ OpenedFabric open_fabric(const std::string& fabric, const Job& job,
                  .remedy = "set TUTTI_TRANSPORT=tcp or shm+tcp, or unset TUTTI_ENCRYPT"});
   }
   if (fabric != "auto") return {fabric, open_driver(fabric, job)};
-  if (job.local_size == job.size || job.encrypts_data) return {};  // one host, or no encryption
+  // No fabric is needed if all ranks are on one host, and no fabric can encrypt data.
+  if (job.local_size == job.size || job.encrypts_data) return {};
   std::string problems;
   for (const std::string& name : measured ? names(*measured) : fabric_candidates()) {
     try {

@@ -36,8 +36,9 @@ using MeasuredFabrics = std::optional<std::vector<PathClass>>;
 
 // Opens the fabric that the job requests. A fabric requested by name must be available. For "auto",
 // the candidates are tried in order: `measured` or, without measurements, fabric_candidates(). The
-// first one that works is opened; if all fail, a warning is logged and the result is empty. Throws
-// Error: unsupported, system.
+// first one that works is opened; if all fail, a warning is logged and the result is empty. The
+// result is also empty for "tcp" and for a job of one rank, and for "auto" if all ranks are on one
+// host or data is encrypted. Throws Error: unsupported, system.
 OpenedFabric open_fabric(const std::string& fabric, const Job& job,
                          const MeasuredFabrics& measured);
 

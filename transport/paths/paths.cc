@@ -24,10 +24,10 @@ namespace tutti {
 namespace {
 
 constexpr std::chrono::milliseconds kLongestPause(1);
-// Pause per rank between polls: hundreds of ranks that poll every millisecond would slow down the
-// rank that they wait for.
+// The longest pause between polls grows by this time per rank, because hundreds of ranks that poll
+// every millisecond would slow down the rank that they wait for.
 constexpr std::chrono::microseconds kPausePerRank(100);
-// After a rank has left: time to wait for the report of the death that may have made it leave.
+// Time to wait, after a rank has left, for the report of a death that may have made it leave.
 constexpr std::chrono::seconds kReportTime(2);
 
 // Returns the time to wait for the other ranks of this host to create the same communicator:

@@ -84,9 +84,9 @@ class Paths {
   std::shared_ptr<void> register_memory(std::span<std::byte> range);
   // Returns true if the member shares memory with this rank.
   bool is_near(int rank) const;
-  // Returns the location of memory that came entirely from allocate() and register_memory(), for
-  // other members of the host; nullopt for other memory. It is valid while its owner keeps the
-  // memory.
+  // Returns the location, for other members of the host, of memory that one call of allocate() or
+  // register_memory() provided; nullopt for other memory. The location is valid while the memory's
+  // owner keeps it.
   std::optional<uint64_t> place_of(std::span<const std::byte> memory);
   // Maps memory at a near member's location for reading and writing. Null if the address space has
   // no room. The owner must keep the memory while the mapping lives.
@@ -127,7 +127,7 @@ class Paths {
   TcpTransport* tcp_ = nullptr;  // owned by transport_, as are shm_ and fabric_
   FabricTransport* fabric_ = nullptr;
   ShmTransport* shm_ = nullptr;
-  std::vector<int> local_;  // the ranks that share shm_
+  std::vector<int> local_;  // ranks of this host, which share the memory of shm_
 };
 
 // Returns TUTTI_TCP_STREAMS for ranks with this number of rails. Throws Error(invalid_argument) if

@@ -34,8 +34,8 @@
 
 namespace tutti::shm {
 
-// Returns the number of bytes that a file can have for the heaps of `ranks` ranks, from `start` on;
-// 0 if a limit on file sizes leaves too little.
+// Returns the number of bytes that a file can have behind `start` for the heaps of `ranks` ranks; 0
+// if a limit on file sizes leaves too little.
 uint64_t bytes_for_heaps(uint64_t start, int ranks);
 // Returns a rank's part of the file, which is behind `start`. It is empty if the file has no room
 // for heaps.
@@ -67,12 +67,12 @@ class Heap {
   Heap& operator=(const Heap&) = delete;
   ~Heap();
 
-  // Returns zeroed, page-aligned memory; null if the address space or the part is full. All calls
-  // of this class are thread-safe.
+  // Returns zeroed, page-aligned memory; null if the address space or the part is full, and in a
+  // forked child. All calls of this class are thread-safe.
   std::byte* allocate(size_t bytes);
   void free(std::byte* data);
   // Moves the whole pages of this range into the heap, keeping contents and addresses. No thread
-  // may use the pages during the call. Returns a number for release(), 0 if there is no whole page.
+  // may use the pages during the call. Returns an ID for release(); 0 if there is no whole page.
   // Throws Error(invalid_argument) if the pages are not plain private memory (adopted pages are not
   // plain), Error(unsupported) in a forked child, and Error(system) if there is no room; then
   // nothing has changed.
@@ -89,7 +89,7 @@ class Heap {
   bool still_adopted(std::span<const std::byte> data) const { return pages_.is_shared(data); }
 
   // Takes zeroed room in the file, for others to map and write. Returns nullopt if the part is
-  // full.
+  // full, and in a forked child.
   std::optional<Extent> take_room(uint64_t bytes);
   void release_room(const Extent& room);
 
@@ -104,7 +104,7 @@ class Heap {
     std::byte* at(uint64_t offset) const { return base + (offset - free.all().offset); }
   };
   struct Piece {
-    uint64_t segment = 0;  // offset of the segment that contains it
+    uint64_t segment = 0;  // offset of the segment that contains the piece
     Extent extent;
   };
   Segment* add_segment(uint64_t bytes);
@@ -116,7 +116,8 @@ class Heap {
   void forget_unmapped(std::span<const std::byte> pages);
   void refresh(View& view) const;
 
-  // Called in the parent before and after a fork(), and in the child.
+  // HeapsAtFork calls before_fork() in the parent before a fork(). After the fork() it calls
+  // after_fork() in the parent, and in_child() and then after_fork() in the child.
   friend class HeapsAtFork;
   void before_fork();
   void after_fork();
@@ -135,11 +136,11 @@ class Heap {
     uint64_t offset = 0;  // offset of the first page in the file
     bool unmapped = false;
   };
-  std::map<uint64_t, Adopted> adopted_;  // adopted ranges, by number
+  std::map<uint64_t, Adopted> adopted_;  // adopted ranges, by the ID that adopt() returned
   uint64_t adoptions_ = 0;
   std::atomic<uint64_t> version_{0};  // changes when a View becomes outdated
   const PageTable pages_;
-  std::vector<Adopted> of_child_;  // set from before_fork() until the call after the fork
+  std::vector<Adopted> of_child_;  // set by before_fork(), cleared after the fork
 };
 
 }  // namespace tutti::shm

@@ -25,7 +25,7 @@ class HeapTable {
   // Returns the heap for allocation and registration; null, with one log line, if this host cannot
   // have one.
   std::shared_ptr<Heap> share() const;
-  // Returns the regions; null on all ranks of this host if it cannot have them.
+  // Returns the table of regions. If this host has no room for it, returns null on all its ranks.
   RegionTable* regions() const { return regions_.get(); }
 
  private:

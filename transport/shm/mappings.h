@@ -13,8 +13,8 @@ namespace tutti::shm {
 
 size_t page_bytes();
 
-// Returns true if all of `range` is writable private memory without a file, stack or lock (mlock):
-// only the pages of such memory can be replaced without anyone noticing.
+// Returns true if all of `range` is writable private memory that is not mapped from a file, is not
+// a stack, and is not locked (mlock). Only such memory can be replaced without visible effects.
 bool is_plain_memory(std::span<std::byte> range);
 
 // Returns the parts of `pages` that are mappings of `file`, in ascending order. The first page of

@@ -1,4 +1,4 @@
-// Read access to the heaps (heap.h) of the other ranks of a host.
+// Access to the heaps (heap.h) of the other ranks of a host.
 #pragma once
 
 #include <cstddef>

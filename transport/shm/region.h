@@ -4,7 +4,7 @@
 //   arena[sender]
 //
 // A cell is one cache line. It holds a whole message header, its own sequence number, and either
-// the payload itself, the number of the arena slot that has the payload, or the location of a lent
+// the payload itself, the index of the arena slot that has the payload, or the location of a lent
 // payload. A cell also states how far its sender has released the messages of the opposite
 // direction, so that two ranks that exchange messages need not read each other's acks. Every
 // counter has a single writer.
@@ -25,12 +25,12 @@ namespace tutti::shm {
 inline constexpr int kMaxLanes = 15;   // collective lanes; one more is for point-to-point calls
 inline constexpr uint32_t kCells = 4;  // messages in flight per connection
 inline constexpr size_t kInlineBytes = 24;  // payloads up to this size are stored in the cell
-// Added to the number of a slot that has several readers.
+// Added to the index of a slot (Cell::slot) that has several readers.
 inline constexpr int kShared = 1 << 14;
 
 struct alignas(64) Cell {
   std::atomic<uint32_t> sequence;  // the n-th message on this connection has n; written last
-  int16_t slot;                    // slot in the arena; -1: payload in the cell; -2: payload lent
+  int16_t slot;  // index of a slot in the sender's arena; -1: payload in the cell; -2: lent
   // number of the reader's messages on this lane that the sender has released, low 16 bits
   uint16_t released;
   MessageHeader header;
@@ -38,7 +38,7 @@ struct alignas(64) Cell {
 };
 static_assert(sizeof(Cell) == 64);
 
-// Number of messages of each lane that a reader has released; written by the reader only.
+// Number of one sender's messages that one reader has released, by lane. Only the reader writes it.
 struct alignas(64) Acks {
   std::array<std::atomic<uint32_t>, kMaxLanes + 1> released;
 };
@@ -54,8 +54,9 @@ struct alignas(64) Lender {
   std::atomic<uint32_t> attached;  // 1: the rank has mapped the region
 };
 
-// Values of Doorbell::asleep. A rank that waits for other things besides this region sleeps on
-// descriptors.
+// Values of Doorbell::asleep, the way in which the owner sleeps. The owner sleeps on the futex word
+// Doorbell::rings if it waits for this region only. Otherwise it sleeps on descriptors, one of
+// which is a socket through which peers wake it.
 inline constexpr uint32_t kAwake = 0;
 inline constexpr uint32_t kSleepsOnWord = 1;
 inline constexpr uint32_t kSleepsOnSocket = 2;
@@ -70,8 +71,8 @@ struct alignas(64) Header {
 size_t most_bytes(int ranks);
 
 // Sizes of the region. They depend only on the number of ranks that share the region and on the
-// largest such number on any host, because programs (lanes, slots, message sizes) must be the same
-// on all hosts.
+// maximum of that number over all hosts, because programs (lanes, slots, message sizes) must be the
+// same on all hosts.
 struct Geometry {
   Geometry(int ranks, int largest_group);
 

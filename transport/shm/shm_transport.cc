@@ -21,7 +21,7 @@ constexpr size_t kLine = 64;
 // The content of a cell for a lent message.
 struct LentAt {
   uint64_t offset = 0;  // offset in the file (heap.h)
-  uint32_t epoch = 0;   // epoch of the sender
+  uint32_t epoch = 0;   // the sender's epoch (shm::Lender) when it lent the message
   uint32_t before = 0;  // position of the message in its segment, in units
   uint32_t units = 0;   // length of the segment, in units
 };

@@ -13,8 +13,8 @@
 // sender would first have to invalidate the reader's copy: 32 KiB would take four times as long on
 // Zen 4 (README.md).
 //
-// The transport makes no system call unless a rank sleeps or must be woken, takes no lock, and uses
-// no read-modify-write atomic.
+// A message in a cell or a slot needs no lock, no system call and no read-modify-write atomic,
+// unless a rank sleeps or must be woken.
 #pragma once
 
 #include <functional>
@@ -41,7 +41,7 @@ struct Heaps {
 
 class ShmTransport final : public Transport {
  public:
-  // Attaches to the region. `rank` is one of `ranks`, which all map the same memory.
+  // Attaches to the region as rank `rank` of geometry.ranks, which all map the same memory.
   ShmTransport(int rank, std::shared_ptr<shm::Region> region, const shm::Geometry& geometry);
   ~ShmTransport() override;
 

@@ -1,8 +1,8 @@
 // AES-128-GCM for the records of TLS 1.3.
 //
 // OpenSSL from 3.1 on processes four blocks at a time if the processor supports it. Older versions,
-// which many systems have, take three times as long; in their place Intel's Multi-Buffer Crypto for
-// IPsec (libipsec-mb) is used if it is installed.
+// which many systems have, take three times as long. In their place Intel's Multi-Buffer Crypto for
+// IPsec (libipsec-mb) is used if it is installed and the processor supports it.
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@ class Gcm {
   // Returns the fastest implementation available. Throws Error(internal) if OpenSSL has none.
   static std::unique_ptr<Gcm> make(const Key& key);
   static std::unique_ptr<Gcm> make_openssl(const Key& key);
-  // Returns an implementation by libipsec-mb; null if the library is missing, or the processor
-  // cannot process four blocks at a time.
+  // Returns an implementation by libipsec-mb; null if the library is missing, the processor cannot
+  // process four blocks at a time, or TUTTI_CPU excludes AVX-512.
   static std::unique_ptr<Gcm> make_ipsec_mb(const Key& key);
 
   Gcm() = default;

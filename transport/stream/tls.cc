@@ -243,7 +243,7 @@ ssize_t Tls::fail(int result) {
 
 ssize_t Tls::receive_raw(char* into, size_t limit) {
   const ssize_t got = ::recv(socket_, into, limit, MSG_DONTWAIT);
-  if (got == 0 && is_reset(failure_)) {  // the socket reported it before, and only once
+  if (got == 0 && is_reset(failure_)) {  // the socket reports a reset only once
     errno = failure_;
     return -1;
   }

@@ -15,8 +15,8 @@ class LastBytes {
   // Takes connected sockets that were shut down for sending. Those whose bytes have all arrived are
   // closed, now or on a later call. `patience`: see wait(); 0: no limit. Thread-safe.
   void add(std::vector<Fd> sockets, std::chrono::nanoseconds patience);
-  // Blocks until the readers' systems have everything; gives up once no byte arrives for
-  // `patience`.
+  // Blocks until the readers' systems have received all bytes; gives up once no byte arrives for
+  // the time `patience` that was given to add().
   void wait();
 
  private:

@@ -31,7 +31,8 @@ bool TcpTransport::give_up(size_t outgoing) {
 void TcpTransport::mark_broken(size_t outgoing, const std::string& text) {
   const Out& connection = out(outgoing);
   if (!give_up(outgoing)) return;
-  // The reader decides if the last bytes are missing: it may have left without them.
+  // Only the reader can decide that the last bytes are missing: it may have left because it did not
+  // need them.
   if (ends_sending_ && connection.queue.empty() && connection.unconfirmed) return;
   hooks_.lost(peer_of(outgoing), true, text);
 }
@@ -180,7 +181,8 @@ bool TcpTransport::settled() {
 
 // ---- the reader's side
 
-// Takes the next connection. One with the same number may be a second attempt.
+// Takes the sender's next connection. A connection with the number of the present one is taken as
+// well, because the sender may have tried twice.
 void TcpTransport::take_next(size_t index, int number, ByteStream socket) {
   In& connection = in(index);
   if (connection.broken || number == 0 || number < connection.number) return;

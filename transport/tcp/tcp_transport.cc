@@ -352,8 +352,8 @@ bool TcpTransport::release(int peer, int lane) {
 }
 
 // Returns true if all messages have been released. A connection that its sender opened is handed
-// over before the report that the sender has left. If it is broken and will not be resumed, the
-// next check detects that.
+// over before the report that the sender has left. If the connection is broken, it has not ended
+// until look_at_links() finds that the sender has gone, so that it will not be resumed.
 bool TcpTransport::ended(int peer, int lane) const {
   if (has_handed_over_.load(std::memory_order_acquire)) return false;
   const In* const found = in_.find(index(peer, lane));

@@ -67,8 +67,9 @@ class TcpTransport final : public Transport {
   TcpTransport(int ranks, int lanes, Hooks hooks, const Peers& peers = {});
   static Limits limits(int ranks, int lanes);
 
-  // Take a connected, non-blocking socket: accept() one that `peer` opened (`number`: Renewal),
-  // opened() one that was requested. Thread-safe; the caller must then wake the sleeper.
+  // Take a connected, non-blocking socket. accept() takes one that `peer` opened (`number`: see
+  // Renewal); opened() takes one that Hooks::open requested. Thread-safe; the caller must then wake
+  // the sleeper.
   void accept(int peer, int lane, int number, ByteStream socket);
   void opened(int peer, int lane, ByteStream socket);
 
@@ -131,7 +132,7 @@ class TcpTransport final : public Transport {
   using Slot = Slots::Slot;
 
   struct Outgoing {
-    Frame frame;  // precedes the slot's memory
+    Frame frame;  // sent before the payload, which is in `slot`
     Slot* slot;
     size_t sent = 0;  // bytes of frame and payload already sent
   };
@@ -144,23 +145,24 @@ class TcpTransport final : public Transport {
     Outage outage;
     std::deque<Outgoing> queue;
     bool broken = false;
-    std::unique_ptr<Unconfirmed> unconfirmed;  // null: not resumed
+    std::unique_ptr<Unconfirmed> unconfirmed;  // null: the connection is not resumed after a break
     // True from a break until all lost bytes have been sent again. During this time the connection
     // counts as a queued message.
     bool resumes = false;
     int64_t broke_ns = 0;       // time of the last break; 0: never
     int64_t vain_since_ns = 0;  // since then, no connection has delivered more than `arrived`
     uint64_t arrived = 0;
-    size_t look_at_bytes = 0;  // check once this many bytes are unconfirmed
+    // Once this many bytes are kept, the system is asked which of them are confirmed.
+    size_t look_at_bytes = 0;
     Renewal renewal;
-    // The reader's Position, as far as received.
+    // The bytes of the reader's Position that have arrived; `position_bytes` is their number.
     std::array<std::byte, sizeof(Position)> position = {};
     size_t position_bytes = 0;
   };
 
-  // State of an incoming connection. Bytes are received into `staging` from `end` on; the oldest
-  // message starts at `begin`. The buffer is as large as any message, but untouched pages use no
-  // memory.
+  // State of an incoming connection. `staging` holds received bytes from `begin`, where the oldest
+  // message starts, to `end`, where the next bytes are received. The buffer is as large as any
+  // message, but untouched pages use no memory.
   struct In {
     ByteStream socket;
     std::unique_ptr<std::byte[]> staging;
@@ -177,10 +179,10 @@ class TcpTransport final : public Transport {
     bool ended = false;  // true: the sender has sent its last message
     bool broken = false;
     // Only for connections that are resumed:
-    bool waits = false;  // waiting for the sender's next connection
+    bool waits = false;  // true: the connection broke, and the sender should open the next one
     std::string cause;
     int number = 0;         // see Renewal
-    uint64_t received = 0;  // total bytes, from the first connection on
+    uint64_t received = 0;  // total bytes received on all connections so far
     // Bytes of an earlier connection that were unread when the next one arrived.
     std::vector<std::byte> late;
     size_t late_begin = 0;  // beginning of the unread part of `late`
@@ -205,7 +207,8 @@ class TcpTransport final : public Transport {
   int peer_of(size_t connection) const { return static_cast<int>(connection) / (lanes_ + 1); }
   int lane_of(size_t connection) const { return static_cast<int>(connection) % (lanes_ + 1); }
 
-  // Returns true if nothing has been sent on the new socket yet.
+  // Returns true while a resumed connection waits for the reader's Position. Nothing has been sent
+  // on the new socket yet.
   static bool awaits_position(const Out& connection) {
     return connection.resumes && connection.position_bytes < connection.position.size();
   }
@@ -297,7 +300,7 @@ class TcpTransport final : public Transport {
   std::mutex handed_over_mutex_;
   std::vector<HandedOver> handed_over_;
   std::atomic<bool> has_handed_over_{false};
-  int64_t next_look_ns_ = 0;  // next check of the links
+  int64_t next_look_ns_ = 0;  // time of the next look_at_links()
   bool look_is_due_ = false;
   bool bytes_moved_ = false;  // true: bytes were sent or received since the last progress()
 };

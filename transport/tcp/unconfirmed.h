@@ -1,6 +1,6 @@
 // The bytes that a connection has sent and its reader's system has not confirmed. They are kept so
-// that another connection can send them again. A position is a number of bytes since the first one
-// ever sent.
+// that another connection can send them again. The position of a byte is the number of bytes before
+// it in the stream, which continues over all connections.
 #pragma once
 
 #include <cstddef>
@@ -24,14 +24,15 @@ class Unconfirmed {
   void confirm(uint64_t position);
   size_t bytes() const { return static_cast<size_t>(end_ - begin_); }
   uint64_t arrived() const { return begin_; }
-  // Returns the number of bytes that the present connection has sent, plus those that earlier ones
-  // delivered.
+  // Returns the number of bytes that the present connection has sent, plus the bytes that earlier
+  // connections delivered.
   uint64_t sent() const { return next_; }
 
-  // Makes next() continue at `position`. Returns false if the bytes from there on are not kept.
+  // Makes next() continue at `position`. Returns false if some byte from `position` to the last
+  // byte sent is not kept.
   bool rewind(uint64_t position);
-  // next() returns the next bytes to send again, empty if there are none; advance() marks a part of
-  // them as sent.
+  // next() returns bytes to send again, empty if there are none. advance() marks the first `bytes`
+  // of these bytes as sent.
   std::span<const std::byte> next() const;
   void advance(size_t bytes);
 

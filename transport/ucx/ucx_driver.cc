@@ -98,7 +98,7 @@ ucs_status_t UcxDriver::on_message(void* driver, const void* header, size_t head
   Arrival arrival;
   if (header_bytes != sizeof(Header)) return UCS_OK;
   std::memcpy(&arrival.header, header, sizeof(Header));
-  if (!events.is_ours(arrival.header)) return UCS_OK;  // it is not from this job
+  if (!events.is_ours(arrival.header)) return UCS_OK;  // the message is not from this job
   const bool is_message = arrival.header.kind == fabric::Kind::message;
   if (bytes != (is_message ? arrival.header.message.bytes : 0)) return UCS_OK;
   if (bytes > fabric::kMessageBytes) return UCS_OK;

@@ -7,10 +7,10 @@
 //     child -> its parent  all ranks below it have the table ("linked"); leaves do not send it
 //
 // Rank 0's children are not released: their first connections become their control links. The
-// other ranks are released when all have arrived, or as soon as rank 0 holds Job::most_held first
-// connections. A released rank waits at its own listener. If the job cannot start, rank 0 connects
-// to that listener and sends the error ("failure"). A first connection that ends before its release
-// counts as a death.
+// other ranks are released when all have arrived. Once rank 0 holds Job::most_held of their first
+// connections, it releases further ranks as soon as they arrive. A released rank waits at its own
+// listener. If the job cannot start, rank 0 connects to that listener and sends the error
+// ("failure"). A first connection that ends before its release counts as a death.
 #pragma once
 
 #include <functional>
@@ -36,7 +36,7 @@ struct Membership {
   PeerInfo rank_zero;         // with the address that is known to work from here; replaces peers[0]
   std::string key;            // keys all later handshakes
   bool encrypted = false;     // true: the links are encrypted, because the job has a token
-  int fanout = 32;            // as configured on rank 0
+  int fanout = 32;            // fanout of the control tree, as configured on rank 0
   Acceptor acceptor;          // for data connections
   std::map<int, Link> links;  // rank 0: to its children; others: to their parent
   std::shared_ptr<const std::string> table;  // the frame for this rank's children

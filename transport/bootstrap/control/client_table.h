@@ -31,9 +31,9 @@ namespace tutti::bootstrap {
 struct Death {
   int rank = 0;
   std::string text;        // "rank 3 (node7, pid 1234) was killed by signal 9 (Killed)"
-  bool by_itself = false;  // it exited on its own, possibly because of another death
-  bool certain = false;    // the launcher saw it end; otherwise it may only be unreachable
-  bool settled = false;    // others have agreed to continue without it
+  bool by_itself = false;  // true: the rank exited on its own, possibly because of another death
+  bool certain = false;    // true: the launcher saw the rank end; false: it may be unreachable only
+  bool settled = false;    // true: the other ranks have agreed to continue without it
 };
 
 class ClientTable {
@@ -66,13 +66,15 @@ class ClientTable {
   std::vector<Death> all_deaths() const;
   bool has_certainly_died(int rank) const;
   void settle_deaths(std::span<const int> ranks);
-  // Returns the cause of the deaths in this job (see Control::deaths()); nullopt if none is left.
+  // Returns the cause of the deaths in this job (see Control::deaths()); nullopt if all deaths are
+  // settled.
   std::optional<Error> deaths() const;
   // Asks the communicator for its answer. Returns an empty text if the communicator is gone.
   // Returns nullopt if the communicator may still be attached; the question is then kept.
   std::optional<Answer> question(uint64_t communicator, int from, uint32_t call);
   void answer(uint64_t communicator, int from, uint32_t call, std::string_view text);
-  // Hands a connection to its communicator, or keeps it as question() keeps questions.
+  // Hands a connection to its communicator, or keeps the connection if the communicator may still
+  // be attached.
   void connection(uint64_t communicator, int from, int lane, int number, ByteStream socket);
   void opened(uint64_t communicator, int to, int lane, ByteStream socket);
   // Returns the sums over all communicators, including detached ones.

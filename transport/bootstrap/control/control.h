@@ -72,9 +72,10 @@ class ControlClient {
 // nothing.
 class Control {
  public:
-  // Connects all ranks of the job; blocks for at most the job's init timeout. Throws
-  // Error(bootstrap) that names the missing ranks, the rank with different settings, or the refused
-  // peer and the reason. Throws Error(rank_died) if a rank ends meanwhile.
+  // Connects all ranks of the job. The job's init timeout limits each phase: until all ranks have
+  // arrived, until this rank has received the table of ranks, and until the tree below this rank is
+  // linked. Throws Error(bootstrap) that names the missing ranks, the rank with different settings,
+  // or the refused peer and the reason. Throws Error(rank_died) if a rank ends meanwhile.
   static std::shared_ptr<Control> connect(const Job& job);
 
   // Leaves the job with a goodbye, so that it does not count as a death. Waits up to two seconds
@@ -137,10 +138,12 @@ class Control {
   virtual int way_to(int rank) const = 0;
   // Returns true once `rank` has said goodbye: it will make no further call.
   virtual bool has_left(int rank) const = 0;
-  // Returns true once the death of `rank` is known; deaths() then gives its cause.
+  // Returns true once the death of `rank` is known. Until the death is settled, deaths() gives its
+  // cause.
   virtual bool has_died(int rank) const = 0;
-  // Reports a broken data connection to `rank`. If the channel does not learn the cause within two
-  // seconds, it aborts the members' clients with Error(connection_lost, text). Never blocks.
+  // Reports a broken data connection to `rank`. If `rank` is not known to have left or died within
+  // two seconds, aborts the communicator on all members: with the error of deaths() or, if that is
+  // empty, with Error(connection_lost, text). Never blocks.
   virtual void suspect(uint64_t communicator, int rank, std::string text) = 0;
 
   // Starts the members' agreement `number` on that communicator (agreement.h). The future receives
@@ -159,8 +162,8 @@ class Control {
   // rail in turn until one works or TUTTI_NETWORK_TIMEOUT has passed.
   virtual void open_connection(uint64_t communicator, int rank, int lane, Renewal renewal) = 0;
 
-  // Share memory between ranks of one host: the owner offers a descriptor under a name, others
-  // fetch it. fetch() waits for offer(); withdraw() ends the offer.
+  // Share memory between the ranks of one host: the memory's owner offers a descriptor under a
+  // name, and other ranks fetch it. fetch() waits for offer(); withdraw() ends the offer.
   virtual void offer(const std::string& name, int fd) = 0;
   virtual void withdraw(const std::string& name) = 0;
   virtual Fd fetch(int rank, const std::string& name, const Deadline& deadline) = 0;

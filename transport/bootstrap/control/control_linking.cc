@@ -69,7 +69,7 @@ bool ControlService::all_linked_below(int child) const {
   return !tree_.is_child(child) || below.children().empty() || linked_children_.contains(child);
 }
 
-// Handles a neighbour to which no link could be connected, although it has arrived.
+// Handles a child that arrived at rank 0, but to which this rank could not connect a link.
 void ControlService::on_unreachable(int child, const Error& error) {
   if (error.code() == ErrorCode::system) {  // the cause is on this host
     if (all_linked_) throw error;           // this failure isolates this rank from the others

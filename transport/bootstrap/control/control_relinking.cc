@@ -32,13 +32,14 @@ namespace {
 // Number of aborts that are remembered. A partition that lasts for more aborts than this could
 // leave ranks waiting on a communicator whose abort was forgotten.
 constexpr size_t kMostAbortsKept = 1024;
-// Grace period for orphaned ranks to connect, and interval between checks of those that have not.
+// Grace period for orphaned ranks to connect to their new parent. The parent repeats its search for
+// missing ones at the same interval.
 constexpr std::chrono::milliseconds kTimeToMove{100};
 
 }  // namespace
 
-// Connects to a new parent if the parent has gone. A leaving rank does not do so: it has nothing
-// left to send.
+// Looks for children that should move here and, if the parent has gone, connects to a new parent. A
+// leaving rank does neither, because it has nothing left to send.
 void ControlService::relink() {
   if (!all_linked_ || leave_by_) return;
   look_for_children_later();

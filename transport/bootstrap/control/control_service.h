@@ -2,8 +2,8 @@
 // callers.
 //
 // Callers post commands and wake the thread; only the thread touches links, timers and the
-// acceptor. The command queue, the client table, the offers, and the set of ranks that left are
-// shared.
+// acceptor. Callers and the thread share the command queue, the client table, the offers, and the
+// flags of ranks that have left or died.
 #pragma once
 
 #include <atomic>
@@ -36,8 +36,8 @@ namespace tutti::bootstrap {
 
 class ControlService final : public Control, private AgreementChannel {
  public:
-  // Joins the job and starts the thread; wait_until_linked() then waits until all ranks below are
-  // linked.
+  // Joins the job and starts the thread. wait_until_linked() then waits until all ranks below this
+  // one in the tree are linked.
   explicit ControlService(const Job& job);
   ~ControlService() override;
   void wait_until_linked();
@@ -138,7 +138,7 @@ class ControlService final : public Control, private AgreementChannel {
 
   void on_link(int neighbour, short revents);
   bool on_frame(int neighbour, std::string_view body);
-  // Handles a frame addressed to this rank, after its address field.
+  // Handles a frame addressed to this rank; `frame` is positioned after the address field.
   bool take_frame(FrameReader& frame);
   void flood(const std::string& frame, int except = -1);
   void flood_goodbye(int rank, int except);
@@ -200,7 +200,7 @@ class ControlService final : public Control, private AgreementChannel {
   std::map<int, Link> links_;      // to all neighbours, including ranks that moved here
   std::set<int> moved_here_;       // ranks that reconnected to this one as their parent
   int parent_ = -1;                // -1: none; links_ has the link to it
-  std::set<int> sought_;           // ranks that should have moved here
+  std::set<int> sought_;           // ranks that should have moved here, and are being contacted
   bool looks_for_children_ = false;
   // Goodbyes and aborts flooded so far, for ranks that move here. Deaths are in clients_.
   std::set<int> goodbyes_;

@@ -21,9 +21,11 @@ namespace {
 
 // Grace period after a broken link, for the launcher to report how the rank ended.
 constexpr std::chrono::milliseconds kReportTime{500};
-// Grace period after a reported end: a goodbye may still be in transit through the tree, or a
-// neighbour's report that the rank ended without one. Both are late on busy, slow links. A rank
-// that failed has most likely not said goodbye.
+// Grace periods after the launcher has reported that a rank exited. The rank's goodbye may still be
+// in transit, and so may the report of a neighbour whose link to the rank broke; both are late on
+// busy, slow links. After exit code 0 the period is kTimeForGoodbye. After another code it is
+// kTimeForFailure, because a rank that failed has most likely not said goodbye. Both periods are
+// extended by a time per rank of the job.
 constexpr std::chrono::seconds kTimeForGoodbye{60};
 constexpr std::chrono::seconds kTimeForFailure{10};
 constexpr std::chrono::milliseconds kTimeForGoodbyePerRank{10};
@@ -33,8 +35,9 @@ constexpr std::chrono::seconds kTimeToLeave{2};
 // Grace period for neighbours to receive the goodbye and close their end.
 constexpr std::chrono::seconds kTimeToArrive{5};
 constexpr std::chrono::milliseconds kTimeToPart{200};
-// Maximum number of questions on a link since anything arrived there, or the number of ranks if
-// that is larger, because all ranks may be asked at once. The system buffers the questions.
+// Maximum number of questions sent on a link since anything arrived from the other side. In a
+// larger job the maximum is the number of ranks, because all ranks may be asked at once. The system
+// buffers the questions.
 constexpr size_t kMostQuestions = 1024;
 
 }  // namespace
@@ -171,7 +174,7 @@ void ControlService::flood(const std::string& frame, int except) {
 }
 
 // Sends a frame to the next rank on the way to `to`. Questions are repeated, so one may be lost
-// while the tree has a gap. A leaving rank still routes for those below it.
+// while the tree has a gap. A leaving rank still routes for the ranks below it.
 void ControlService::route(int to, const std::string& frame) {
   const size_t most = std::max(kMostQuestions, static_cast<size_t>(tree_.size));
   for (const int hop : {tree_.next_hop(to, Departed{*this}), tree_.next_hop(to)}) {
@@ -301,7 +304,7 @@ std::string ControlService::ranks_beside(int rank) const {
 
 void ControlService::on_break(int rank, const std::string& how) {
   const auto declare = [this, rank, how] {
-    if (links_.at(rank).connected()) return;  // it has been re-established
+    if (links_.at(rank).connected()) return;  // the link has been re-established
     const auto end = ends_.find(rank);
     if (end != ends_.end()) {
       declare_end(end->second);
@@ -380,9 +383,9 @@ void ControlService::leave() {
   flood_goodbye(tree_.rank, -1);
 }
 
-// Returns true if this rank may leave. It still serves the ranks below it, which would otherwise be
-// cut off, until they have gone as well. A child that said goodbye may still serve its own subtree:
-// the child is gone when its link is closed.
+// Returns true if this rank may leave. Until kTimeToLeave has passed, it serves the ranks below it,
+// which would otherwise be cut off, until they have gone as well. A child that said goodbye may
+// still serve its own subtree, so the child has gone only when its link is closed.
 bool ControlService::finished() const {
   if (!leave_by_) return false;
   if (Clock::now() >= *leave_by_) return true;
@@ -392,7 +395,8 @@ bool ControlService::finished() const {
     // A rank that is not connected yet still has to learn why the job ends before it began.
     if (link.wants_to_write() || !link.was_connected()) return false;
     if (has_died(neighbour)) return true;
-    // The goodbye did not pass through a broken link that may be re-established.
+    // A broken link to a neighbour that has not left may be re-established, and then carries the
+    // goodbye.
     return link.connected() ? neighbour < tree_.rank : left_[neighbour].load();
   });
 }

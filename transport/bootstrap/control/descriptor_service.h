@@ -1,8 +1,8 @@
-// Passes shared memory between ranks of one host: a unix socket listener in the abstract namespace
-// (no file), and SCM_RIGHTS.
+// Passes the descriptors of shared memory between the ranks of one host by SCM_RIGHTS. The service
+// listens on a unix socket in the abstract namespace, which needs no file.
 //
-// A client must be the same user and prove the job's token. A request for a name that is not
-// offered yet waits for the offer.
+// A client must run as the same user, and prove that it knows the job's token. A request for a name
+// that is not offered yet waits for the offer.
 #pragma once
 
 #include <functional>
@@ -27,8 +27,8 @@ class DescriptorService {
   DescriptorService(const std::string& unix_name, int world_size, int rank);
   void set_session_key(const std::string& key) { acceptor_.set_session_key(key); }
 
-  // Offers a duplicate of the descriptor. Thread-safe. Waiting requests are served at the next
-  // turn: wake the thread that runs watch().
+  // Offers a duplicate of the descriptor. Thread-safe. The caller must then wake the thread that
+  // runs watch(), which serves the requests that wait for this name.
   void offer(const std::string& name, int fd);
   void withdraw(const std::string& name);
 

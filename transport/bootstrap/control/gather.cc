@@ -389,7 +389,7 @@ class Gathering {
   Acceptor acceptor_;
   std::optional<Published> published_;
   PollSet set_;
-  std::map<int, Rank> ranks_;  // ranks after the handshake
+  std::map<int, Rank> ranks_;  // ranks that have completed the handshake
   int arriving_ = 0;           // number of ranks of ranks_ that have not arrived
   int arrived_ = 0;            // number of ranks of ranks_ that have arrived
   // Number of open first connections of arrived ranks other than rank 0's children.

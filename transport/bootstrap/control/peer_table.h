@@ -10,8 +10,8 @@ namespace tutti::bootstrap {
 
 void put(FrameWriter& frame, const PeerInfo& peer);
 PeerInfo get_peer(FrameReader& frame);
-// Writes the PeerInfo of all ranks. After the first rank, only the fields that differ from the rank
-// before are written.
+// Writes the PeerInfo of all ranks: for each rank its pid, port and unix_name, and the other fields
+// only if they differ from those of the rank before.
 void put(FrameWriter& frame, const std::vector<PeerInfo>& peers);
 std::vector<PeerInfo> get_peers(FrameReader& frame, int size);
 

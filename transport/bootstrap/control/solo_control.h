@@ -24,9 +24,9 @@ class SoloControl final : public Control {
   const PeerInfo& peer(int rank) const override;
   void attach(uint64_t communicator, std::vector<int> members, ControlClient* client) override;
   void detach(uint64_t communicator) override;
-  // The caller's thread makes the client calls, because there is no control thread.
   std::optional<Error> deaths() const override { return {}; }
   void settle_deaths(std::span<const int>) override {}
+  // Call the client from the caller's thread, because there is no control thread.
   void poison(uint64_t communicator, const Error& error) override;
   void ask(uint64_t communicator, int rank, uint32_t call) override;
   int way_to(int rank) const override { return rank; }

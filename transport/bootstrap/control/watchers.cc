@@ -33,7 +33,7 @@ void Watchers::serve(Watcher& watcher, short revents) {
   if ((revents & POLLOUT) != 0) watcher.link.flush();
   if ((revents & ~POLLOUT) == 0) return;
   const auto take = [&](std::string_view body) {
-    // A watcher that has not consumed the previous answer gets no new look.
+    // A watcher that asks again before it has received the whole previous answer is disconnected.
     const bool has_all = watcher.missing.empty() && !watcher.link.wants_to_write();
     if (FrameReader(body).type() != FrameType::look || !has_all) return false;
     look(watcher);

@@ -34,8 +34,8 @@ std::string require(const char* name, const char* given) {
               {.remedy = std::string(how_to_start())});
 }
 
-// Returns an upper bound on the token's entropy in bits. A token that a person chose has less than
-// its characters could hold.
+// Returns an upper bound on the token's entropy in bits, which a token of random characters has. A
+// token that a person chose has less entropy.
 size_t most_bits(std::string_view token) {
   const auto all = [&](auto is) { return std::ranges::all_of(token, is); };
   const auto is_hex = [](unsigned char c) { return std::isxdigit(c) != 0; };
@@ -107,7 +107,7 @@ std::optional<FoundJob> find_rank(const KnownJob& known, Job& job) {
     }
     try {
       if (const auto own_job = find_job(own_environment)) find_local_rank(*own_job, job);
-    } catch (const Error&) {  // the value is optional
+    } catch (const Error&) {  // the local rank and size are optional
     }
     return std::nullopt;
   }

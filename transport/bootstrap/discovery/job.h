@@ -19,12 +19,14 @@ struct Job {
   int size = 1;
   std::string master_address;  // empty with a rendezvous, or if size is 1
   uint16_t master_port = 0;
-  // Number of ports, from master_port on, that rank 0 may use: it listens on the first free one.
-  // The other ranks try all of them, and accept as rank 0 the process that proves the job's key.
+  // Number of consecutive ports, beginning with master_port, that rank 0 may use: it listens on the
+  // first free one. The other ranks try all of them, and accept as rank 0 the process that proves
+  // that it knows the job's key.
   int master_ports = 1;
-  std::string rendezvous_file;             // empty: the address is used
-  std::shared_ptr<Rendezvous> rendezvous;  // the caller's own, which replaces file and address
-  std::string token;                       // empty: peers are not authenticated
+  std::string rendezvous_file;  // empty: master_address is used
+  // The caller's or the launcher's store, which replaces file and address; null: none.
+  std::shared_ptr<Rendezvous> rendezvous;
+  std::string token;  // empty: peers are not authenticated
   // true: TCP data connections are encrypted as well as the control channel.
   bool encrypts_data = false;
   std::string incarnation;  // ranks with different values never connect; not secret
@@ -45,8 +47,8 @@ struct Job {
   std::string wire_settings;  // must be equal on all ranks
   std::string note;           // opaque data distributed to all ranks (PeerInfo)
   std::string fabric;         // address on a fabric besides TCP, if any; distributed like the note
-  Domain domain;              // location on its host, set by the launcher
-  std::string rack;           // rack of its host: Place::rack
+  Domain domain;              // location of this rank on its host, set by the launcher
+  std::string rack;           // rack of this rank's host (Place::rack)
   std::optional<int> local_rank;  // index among the ranks of its host, if the launcher reports it
   std::optional<int> local_size;  // number of ranks on its host, if the launcher reports it
   std::string interface;          // network interface or address to listen on; empty: by route

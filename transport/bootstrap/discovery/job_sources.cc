@@ -163,7 +163,8 @@ std::optional<FoundJob> read_slurm(const Environment& environment) {
   // If the step has several components (a heterogeneous job), these variables count all of them.
   FoundJob found =
       read_numbers(environment, {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr});
-  // A single rank has no peer. One such step is salloc's shell, whose step id is out of range.
+  // A step of one rank needs no address. salloc's shell is such a step, and its step id exceeds
+  // kMost.
   if (found.size == 1) return found;
   found.local_size = slurm_local_size(environment);
   const std::string nodes = require_setting(environment, "SLURM_STEP_NODELIST", "SLURM_STEP_ID");

@@ -31,15 +31,15 @@ struct FoundJob {
   JobStore store = JobStore::none;
   // Identifies this start of the job; empty unless the launcher restarts ranks at one address.
   std::string incarnation;
-  // True if the user set RANK and WORLD_SIZE; then MASTER_ADDR and MASTER_PORT are required as
-  // well.
+  // True if rank and size come from RANK and WORLD_SIZE. Then `address` is empty, so MASTER_ADDR
+  // and MASTER_PORT, or TUTTI_RENDEZVOUS, must be set as well.
   bool explicit_ranks = false;
 };
 
 struct JobSource {
   std::string_view name;
-  std::string_view recognised_by;  // shown to people
-  std::string_view meets_at;       // shown to people
+  std::string_view recognised_by;  // for people: variables that the source sets
+  std::string_view meets_at;       // for people: the place where the ranks meet
   // Returns nullopt if this source did not start the process. Throws Error(bootstrap) that names
   // the missing or invalid variable.
   std::optional<FoundJob> (*read)(const Environment& environment);

@@ -20,8 +20,8 @@ struct RankEnd {
   int value = 0;    // exit code or signal number
   std::string why;  // further details: "by the kernel's out-of-memory killer"
 
-  // Returns true if the process exited on its own, because of an error of its own or of another
-  // rank.
+  // Returns true if the process ended itself: it exited, or raised SIGABRT, possibly because
+  // another rank had failed.
   bool by_itself() const;
 
   // Formats as "was killed by signal 9 (Killed)", "ended with exit code 1 without leaving the job".

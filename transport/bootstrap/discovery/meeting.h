@@ -21,8 +21,8 @@ SocketAddress parse_rank_zero(const std::string& value);
 // Returns the token in a value of rank_zero_value(); empty if there is none.
 std::string token_in_rank_zero(const std::string& value);
 
-// Returns the rendezvous that the caller gave, or the one in a file; null if all ranks know rank
-// 0's address.
+// Returns job.rendezvous, or a rendezvous in the file job.rendezvous_file. Returns null if neither
+// is set: all ranks know rank 0's address.
 std::shared_ptr<Rendezvous> rendezvous_of(const Job& job);
 
 // Returns `addresses` with each of the job's ports: all addresses on the first port, then all on

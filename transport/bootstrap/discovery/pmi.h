@@ -9,8 +9,9 @@
 
 namespace tutti::bootstrap {
 
-// A rendezvous in which rank 0 sets one value and the others get it. A value becomes visible after
-// a barrier of all ranks, so all ranks must construct this class equally often.
+// A rendezvous in which rank 0 sets one value and the others get it, which becomes visible after a
+// barrier of all ranks. Keys contain the number of objects constructed so far, so all ranks must
+// construct this class equally often.
 class PmiRendezvous final : public Rendezvous {
  public:
   // Connects to the launcher. Throws Error(bootstrap) if it does not answer.

@@ -11,8 +11,9 @@
 
 namespace tutti::bootstrap {
 
-// A rendezvous in which rank 0 sets values and the others get them. While an object lives, this
-// process is a PMIx client. All ranks must construct this class equally often.
+// A rendezvous in which rank 0 sets values and the others get them. This process is a PMIx client
+// from the first object until the process exits. Keys contain the number of objects constructed so
+// far, so all ranks must construct this class equally often.
 class PmixRendezvous final : public Rendezvous {
  public:
   // Connects to the PMIx server. Throws Error(bootstrap) that names what is missing.

@@ -26,8 +26,9 @@ constexpr std::chrono::seconds kSayWhoIsThere{1};
 constexpr milliseconds kFirstPause{1};
 constexpr milliseconds kLongestPause{100};
 constexpr milliseconds kAttempt{3000};
-// Time for the handshake (if there are several ports, from the first byte on). It doubles after
-// each attempt that took longer, because rank 0 may be busy, or might not have called init yet.
+// Time for the handshake; if there are several ports, the time begins with the first byte. It
+// doubles after each attempt that took longer, because rank 0 may be busy, or might not have called
+// init yet.
 constexpr milliseconds kFirstHandshake{3000};
 constexpr milliseconds kFirstHandshakePerRank{20};
 // Time for a listener on one of several ports to send its first byte. Another program may never do

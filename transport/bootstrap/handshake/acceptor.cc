@@ -24,9 +24,9 @@ constexpr std::chrono::seconds kHandshakeTime{5};
 constexpr std::chrono::milliseconds kHandshakeTimePerRank{20};
 constexpr std::chrono::milliseconds kPause{100};
 constexpr size_t kMaxStrangers = 512;
-constexpr int kMaxRanks = 1024;          // maximum number of concurrent handshakes
+constexpr int kMaxRanks = 1024;          // ranks beyond this number do not raise most_clients()
 constexpr size_t kMoreDescriptors = 64;  // step by which the descriptor limit is raised
-constexpr int kMostAtOnce = 64;          // accepted per turn; hellos are read in the next turn
+constexpr int kMostAtOnce = 64;          // accepted connections per turn and listener
 constexpr size_t kMaxLogged = 256;
 
 // Returns true if the peer is a process of this user. Descriptors are passed only to such
@@ -188,8 +188,8 @@ void Acceptor::read(PendingClient& client, const Judge& judge, const Welcome& we
   bool ignore = false;
   Verdict verdict{.refusal = judge_hello(client, judge, ignore), .size = world_size_};
   if (ignore) return;
-  // A proof is sent only to a peer that has given one, because it could be used to test guessed
-  // tokens offline.
+  // This side sends its proof only to a peer that has proved that it knows the token, because any
+  // other peer could use the proof to test guessed tokens offline.
   if (verdict.refusal != Refusal::bad_token && verdict.refusal != Refusal::wrong_version) {
     verdict.proof = prove(key_for(client.hello), client.challenge, client.hello, verdict);
   }

@@ -54,11 +54,11 @@ class Acceptor {
   std::vector<SocketAddress> own_addresses() const;
 
   // Sets the key of all handshakes, except handshakes of the bootstrap and of observers, which use
-  // the token.
+  // the key that was passed to the constructor.
   void set_session_key(std::string key) { session_key_ = std::move(key); }
-  // Refuses unencrypted links from now on, because the job has a token. Data connections must be
-  // encrypted only if `of_data` is true: all ranks encrypt data. Descriptor connections are never
-  // encrypted, because TLS cannot carry descriptors.
+  // Refuses unencrypted links from now on, because the job has a token. If `of_data` is true, also
+  // refuses unencrypted data connections, because all ranks encrypt data. Descriptor connections
+  // are never encrypted, because TLS cannot carry descriptors.
   void demand_encryption(bool of_data) {
     demands_encryption_ = true;
     demands_encrypted_data_ = of_data;

@@ -99,8 +99,8 @@ void Connector::choose_rail(Attempt& attempt, size_t first) {
 }
 
 // Repeats the attempt if it is for a replacement connection, which may succeed over another rail,
-// or later over the same rail. Other attempts fail, and so does every attempt that lacks
-// descriptors.
+// or later over the same rail. Other attempts fail. So does every attempt that lacks descriptors,
+// and a replacement of a link whose peer's process is gone.
 void Connector::try_next_rail(Attempt& attempt, const Error& error) {
   const bool gone = attempt.refused && attempt.hello.purpose != Purpose::data;
   if (!renews(attempt.hello) || gone || error.code() == ErrorCode::system) {

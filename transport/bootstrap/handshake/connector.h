@@ -1,7 +1,8 @@
-// The connecting side of the handshake for data connections. It makes several connections
-// concurrently, without blocking. An attempt that the acceptor drops (under load) is repeated.
+// The connecting side of the handshake, for data connections, links and probes. It makes several
+// connections concurrently, without blocking. An attempt that the acceptor drops (under load) is
+// repeated.
 //
-// Used by the control thread only.
+// Not thread-safe.
 #pragma once
 
 #include <chrono>
@@ -58,17 +59,17 @@ class Connector {
     Hello hello;
     int rank = 0;
     std::string whom;
-    std::vector<RailAddress> rails;  // rails that this rank has as well
+    std::vector<RailAddress> rails;  // the peer's rails that this rank has as well
     size_t rail = 0;
     SocketAddress address;
-    const SocketAddress* own = nullptr;  // local address to bind; null: any
+    const SocketAddress* own = nullptr;  // local address to bind; null: the route selects it
     std::string place;
     Clock::time_point give_up;
     std::optional<Clock::time_point> next_rail_at;
     std::string last_failure;
     bool refused = false;  // true: the process or its listener is gone, or has excluded this rank
     Clock::time_point resume_at;         // end of the present pause
-    std::chrono::milliseconds pause{1};  // the next pause; each is longer than the last
+    std::chrono::milliseconds pause{1};  // length of the next pause; it doubles up to a limit
     ByteStream socket;
     Stage stage = Stage::connecting;
     Challenge challenge{};
@@ -96,7 +97,8 @@ class Connector {
   std::string key_;
   int world_size_ = 0;
   std::vector<SocketAddress> own_;
-  // silent rails by rank, until a connection succeeds there
+  // Rails over which an attempt has failed, as (rank, rail). A connection over the rail removes it;
+  // if all rails of a rank have failed, all of them are removed.
   std::set<std::pair<int, size_t>> silent_;
   std::list<Attempt> attempts_;  // a list, because handlers keep references to attempts
 };

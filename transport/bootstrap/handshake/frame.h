@@ -2,7 +2,7 @@
 //
 //     u32 length of the rest | u8 type | fields
 //
-// Fields are little-endian integers, and texts as u32 length and bytes.
+// A field is a little-endian integer or a text; a text consists of a u32 length and the bytes.
 #pragma once
 
 #include <bit>
@@ -32,7 +32,7 @@ enum class FrameType : uint8_t {
   abort = 12,      // fields: communicator, error
   question = 13,   // fields: communicator, from, to, call
   answer = 14,     // fields: communicator, from, to, call, text
-  agreement = 15,  // fields: to, and the content from agreement.cc
+  agreement = 15,  // fields: to, and the fields that agreement.cc writes
   // observers (watchers.h): the last two are between an observer and the rank it connects to
   activity_question = 16,  // fields: to, from, number of the look
   activity = 17,           // fields: to, from, number of the look, Activity

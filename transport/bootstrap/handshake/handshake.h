@@ -73,7 +73,7 @@ struct Hello {
   int32_t size = 0;
   uint64_t communicator = 0;  // for data connections
   int16_t lane = 0;           // for data connections
-  uint16_t number = 0;        // for data connections: see Renewal
+  uint16_t number = 0;        // see Renewal; above 0 also for links whose attempts are repeated
   int32_t to = 0;             // the acceptor's rank
   Nonce nonce = {};
   Digest proof = {};

@@ -36,16 +36,16 @@ class Link {
   // Sends `frame` before all other frames. Several links may share one large frame.
   void send_first(std::shared_ptr<const std::string> frame) { first_ = std::move(frame); }
   void send(std::string_view frame);
-  // Sends a frame that is repeated until it is answered. Once `most` such frames were sent since
-  // anything arrived from the other side, most further ones are dropped. Otherwise a stopped
-  // process, which reads nothing, would let the system's buffer fill up, and that would look like a
-  // broken connection.
+  // Sends a frame that the caller repeats until it is answered. Once `most` such frames have been
+  // sent since anything arrived from the other side, most further ones are dropped. Otherwise the
+  // system's buffer would fill up if the other process is stopped and reads nothing, and that would
+  // look like a broken connection.
   void ask(std::string_view frame, size_t most);
   // Writes as much as possible without blocking. receive() reports a broken connection.
   void flush();
-  // Reads everything available and calls `on_frame` with the body of each complete frame (it
-  // returns false for a malformed frame). Returns false once the connection has ended; error() then
-  // has the reason.
+  // Reads everything available and calls `on_frame` with the body of each complete frame.
+  // `on_frame` returns false for a malformed frame, which ends the connection. Returns false once
+  // the connection has ended; error() then has the reason.
   bool receive(const std::function<bool(std::string_view body)>& on_frame, size_t limit);
   // Returns the errno of the end: 0 for EOF, EPROTO for a frame that is too long or malformed,
   // EBADMSG for corrupted bytes.

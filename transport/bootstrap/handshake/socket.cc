@@ -156,7 +156,7 @@ Transfer write_all(int socket, Send send, std::span<const std::byte> bytes, cons
   return Transfer::complete;
 }
 
-// Returns an empty Fd, and errno, on failure.
+// Returns an empty Fd, and sets errno, on failure.
 Fd open_socket(int family) {
   constexpr int kType = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
   Fd socket(::socket(family, kType, 0));

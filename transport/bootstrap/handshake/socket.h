@@ -53,8 +53,8 @@ std::vector<SocketAddress> resolve_master(const std::string& host, uint16_t port
 std::vector<SocketAddress> resolve_interface(const std::string& interface_or_address,
                                              uint16_t port);
 // Returns an address of this host that other hosts can probably reach: the address of the default
-// route. If there is no default route, returns an address of the first interface that is up, or
-// else loopback.
+// route. If there is no default route, returns an address of the first interface that is up and
+// not loopback. If there is none either, returns the loopback address.
 SocketAddress reachable_address();
 // Builds an address in the abstract namespace of unix sockets.
 SocketAddress unix_address(std::string_view abstract_name);

@@ -12,7 +12,7 @@ namespace tutti {
 // the job.
 struct Activity {
   uint64_t calls = 0;          // started calls, messages included
-  uint64_t bytes = 0;          // payload bytes of these calls
+  uint64_t bytes = 0;          // payload bytes of the started calls
   int64_t waited_ns = 0;       // time without progress
   std::string current;         // the call in flight for the longest time; empty: none
   int64_t current_ns = 0;      // time since that call started

@@ -10,11 +10,12 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// First and longest interval between repetitions.
+// Intervals between repetitions of a message: the first one, and the longest one.
 constexpr std::chrono::milliseconds kFirstRetry{5};
 constexpr std::chrono::milliseconds kLongestRetry{200};
-// Number of finished agreements that are kept. A member that has not received a decision prevents
-// its communicator from starting the next agreement, so one decision per communicator is enough.
+// Maximum number of agreements that are kept; above it, the oldest that are not in flight are
+// dropped. A member that has not received a decision prevents its communicator from starting the
+// next agreement, so one decision per communicator is enough.
 constexpr size_t kMostKept = 4096;
 // Grace period in a minority, for reports that absent members have ended.
 constexpr std::chrono::seconds kTimeToHearMembers{5};

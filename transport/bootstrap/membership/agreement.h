@@ -51,7 +51,7 @@ class AgreementChannel {
  public:
   virtual ~AgreementChannel() = default;
   virtual int own_rank() const = 0;
-  virtual bool is_rank(int number) const = 0;  // true for ranks of the job
+  virtual bool is_rank(int number) const = 0;  // returns true if `number` is a rank of the job
   virtual std::string name_of(int rank) const = 0;
   virtual void send_to(int rank, const std::string& frame) = 0;
   virtual bool has_gone(int rank) const = 0;
@@ -79,7 +79,7 @@ class Agreements {
   // Receives the decision or the error. It is called once, and never after abandon().
   using Done = std::function<void(const Agreed*, const Error*)>;
 
-  // Starts without agreements. `channel` must outlive this object and its copies.
+  // Creates an object without agreements. `channel` must outlive this object and its copies.
   explicit Agreements(AgreementChannel& channel) : channel_(&channel) {}
 
   // Starts an agreement, or continues one that has failed.
@@ -97,8 +97,8 @@ class Agreements {
 
  private:
   enum class Kind : uint8_t { vote = 1, propose = 2, accept = 3, decided = 4, ask = 5 };
-  // The value of a proposal. In a vote that has accepted no proposal yet, it is the sender's
-  // contribution, and `living` names the members that the sender reaches (empty: all).
+  // The value of a proposal. In the vote of a member that has accepted no proposal yet, it is the
+  // member's contribution, and `living` states which members it reaches (empty: all).
   struct Decision {
     uint64_t flags = 0;
     std::vector<bool> living;  // by position in the member list
@@ -111,12 +111,12 @@ class Agreements {
     Decision decision;
   };
   struct Agreement {
-    std::vector<int> members;  // empty: not started here
+    std::vector<int> members;  // empty: this rank has not called start()
     Decision own;              // this rank's contribution
     Done done;
     Clock::time_point deadline;
     std::chrono::milliseconds pause{0};
-    // Number of calls of start(); each cancels the repetitions of the call before.
+    // Number of calls of start(). Each call cancels the timers of the previous call.
     uint32_t start = 0;
     std::optional<Clock::time_point> minority_since;
     int promised = -1;  // the latest round voted for; earlier rounds are obsolete
@@ -133,7 +133,8 @@ class Agreements {
   Agreement& entry(AgreementId id);
   void make_room();
   void step(AgreementId id, Agreement& agreement, bool again);
-  // Continues an agreement in which too few members remain for a quorum.
+  // Handles an agreement in which too few members remain for a quorum: waits for reports that
+  // absent members have ended, or fails if no such report can arrive any more.
   void step_in_minority(Agreement& agreement);
   // Does the coordinator's next step. If `again` is true, messages sent before are repeated. A
   // received message triggers at most one answer, because otherwise messages would multiply.

@@ -2,7 +2,7 @@
 //
 //   members 0 1 2 3, cut into {0 1} and {2 3}
 //
-//   {0 1}  decides: half of the members, with the first member
+//   {0 1}  decides, because it is half of the members and includes the first member
 //   {2 3}  does not, even if 0 has ended, because 1 lives and may have decided with 0
 //   {2 3}  decides when 0 and 1 have both ended: no living member could act on another decision
 //

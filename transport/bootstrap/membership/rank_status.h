@@ -15,13 +15,13 @@ enum class RankState : uint8_t { answers = 0, silent = 1, died = 2, left = 3 };
 
 struct RankStatus {
   int rank = 0;
-  int size = 0;  // size of the job
+  int size = 0;  // number of ranks of the job
   RankState state = RankState::silent;
   std::string host;
   int64_t pid = 0;
   std::string address;  // address of its listener, to which an observer can connect
   uint16_t port = 0;
-  Activity activity;  // valid if the rank answers
+  Activity activity;  // valid if the state is `answers`
 };
 
 // Writes the activity. Limits the number of senders and of awaited ranks, so that it fits into a

@@ -6,11 +6,11 @@
 //   members and does not reach one host, so the later host leaves: C, including rank 5, because
 //   messages of rank 5 use the same network.
 //
-// The host that cannot reach the most other hosts leaves; of equal ones the host with the fewest
-// members, and of these the last. This is repeated until all hosts reach each other. So if few
-// hosts are cut off from many, the few leave. (A minimum vertex cover would be exact; if a network
-// is cut in two parts, both methods remove the smaller part.) If two members of one host cannot
-// reach each other, the later one leaves.
+// The host that cannot reach the most other hosts leaves. Among equal hosts, the one with the
+// fewest members leaves, and if there are several of these, the last one. This is repeated until
+// all hosts reach each other. So if few hosts are cut off from many, the few leave. (A minimum
+// vertex cover would be exact; if a network is cut in two parts, both methods remove the smaller
+// part.) If two members of one host cannot reach each other, the later one leaves.
 #pragma once
 
 #include <cstddef>

@@ -17,8 +17,8 @@ namespace tutti::bootstrap {
 class JobWatch {
  public:
   // Connects to a rank. `key`: bootstrap_key() of the job's token. Throws Error(connection_lost) or
-  // Error(timeout) if nobody listens there, and Error(bootstrap) if the listener is not this job or
-  // the job is still starting.
+  // Error(timeout) if nobody listens there. Throws Error(bootstrap) if the listener does not belong
+  // to this job, or if the job is starting or ending, or has too many observers.
   JobWatch(const SocketAddress& address, std::string_view key, const Deadline& deadline);
 
   // Returns the state of all ranks, in order. Throws Error(connection_lost) if the queried rank,

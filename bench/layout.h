@@ -42,8 +42,9 @@ uint64_t sum_before(const std::vector<uint64_t>& counts, int rank);
 // average.
 std::vector<uint64_t> uneven_blocks(Collective collective, int ranks, uint64_t count);
 
-// `count` consecutive elements of an output. If `combined` is 0 they are elements of rank `rank`'s
-// input from `first` on. Otherwise they are the reduction of the inputs of ranks 0 to combined - 1.
+// `count` consecutive elements of an output. If `combined` is 0, they equal elements `first`,
+// first + 1, ... of rank `rank`'s input. Otherwise they are the reduction of these elements of the
+// inputs of ranks 0 to combined - 1.
 struct Part {
   int rank = 0;
   int combined = 0;
@@ -68,7 +69,8 @@ inline constexpr std::byte kUntouched{0xa5};
 std::vector<std::byte> expected_output(Data data, DType dtype, ReduceOp op, const Layout& layout,
                                        int rank);
 
-// Returns the operator with its argument on this rank: the factor, or compose() (bench/pattern.h).
+// Returns the operator with the argument that it needs on this rank: the factor of premul_sum, or
+// the function of ReduceOp::user (compose() in bench/pattern.h).
 Reduction reduction(Data data, ReduceOp op, int rank);
 
 // Returns the calls that a rank makes. Usually one; for send_recv a group of two (send to the next

@@ -69,7 +69,7 @@ class Agent {
   // Opens the socket on which rank 0 will listen.
   virtual void listen() = 0;
   virtual void start(const std::string& master_address, uint16_t master_port) = 0;
-  // Notifies this host's ranks that a rank of another host has ended.
+  // Notifies the agent's ranks that another rank has ended.
   virtual void tell(const RankExit& exit) = 0;
   // Sends a signal to the process groups of all ranks.
   virtual void signal_ranks(int number) = 0;

@@ -34,7 +34,7 @@ struct ChildSpec {
   int err = -1;
   std::vector<int> inherited;    // descriptors to keep open under the same number
   bool die_with_parent = false;  // true: the process is killed when the calling thread ends
-  const Guard* guard = nullptr;  // kills the process group if this process dies; null: nothing does
+  const Guard* guard = nullptr;  // kills the process group if this process dies; null: no guard
   // Limit of open files of the program; nothing: the same limit as for this process.
   std::optional<rlimit> open_files;
 };

@@ -41,7 +41,7 @@ constexpr const char* kCompiler = "gcc " __VERSION__;
 
 struct TransportState {
   std::string name;
-  std::string problem;  // reason why it cannot be used; empty: it can
+  std::string problem;  // reason why the transport cannot be used; empty: no problem
   std::string detail;   // further information
 };
 

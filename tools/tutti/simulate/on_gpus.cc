@@ -1,6 +1,6 @@
 // Implements tutti simulate --gpu: predicts the time of a kernel that runs a collective inside one
-// host, as `tutti explain --gpu` does. Runs with a straggler or a slow link are simulated
-// (simulate.cc).
+// host, as `tutti explain --gpu` does. Calls with faults or simulation options, such as a straggler
+// or a slow link, are simulated instead (simulate.cc).
 #include <algorithm>
 #include <cstdio>
 #include <string>

@@ -82,15 +82,16 @@ struct SimulatedNetwork {
   int ranks = 1;
   SimulationOptions simulation;
   std::vector<double> slowdowns;  // indexed by rank: factor by which its computation takes longer
-  // Number of ranks of a host that are simulated as one; 1 if they differ.
+  // Number of a host's ranks that are simulated as one, because they behave alike; 1 if they do
+  // not.
   int alike = 1;
 };
 
 // Maximum number of simulated steps over all ranks.
 inline constexpr int64_t kMostSteps = 40'000'000;
 
-// Returns the rounds whose simulation replaces that of a program that is too long. Returns nothing
-// for shorter programs, and with faults or options that rounds do not support.
+// Returns the rounds to simulate instead of a program that is too long. Returns nothing if the
+// program is not too long, or if there are faults or options that rounds do not support.
 std::optional<Rounds> rounds_in_place_of(const SimulateOptions& options, const Algorithm& algorithm,
                                          const Shape& shape, double bytes, const Network& network);
 
@@ -146,7 +147,9 @@ std::vector<Row> play_each(const SimulateOptions& options,
   return rows;
 }
 
-// Runs `tutti simulate --gpu` without faults, and returns the exit code.
+// Prints the predicted kernel times of --gpu, and returns the exit code. For calls that need no
+// simulation, because none of --fail, --slow, --straggler, --jitter, --slices and the like is
+// given.
 int simulate_on_gpus(const SimulateOptions& options, Collective collective,
                      const std::vector<double>& sizes);
 

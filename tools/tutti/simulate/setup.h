@@ -69,9 +69,9 @@ struct SimulateOptions {
   }
 };
 
-// Applies the option `gpu`: sets the topology to one host with `ranks` GPUs of this type. Costs
-// that no option sets become the costs of a kernel's steps with the simple protocol. Launch times
-// are not included.
+// Applies the option `gpu`: sets the topology to one host with `ranks` GPUs of this type, whose
+// links have the costs of a kernel's steps with the simple protocol. If --reduce-bandwidth is not
+// given, sets it to the bandwidth of these GPUs. Launch times are not included.
 void take_gpu_class(SimulateOptions& options);
 
 // A network with its faults, and the options of simulations on it.
@@ -96,7 +96,9 @@ std::optional<Rounds> rounds_in_place_of(const SimulateOptions& options, const A
                                          const Shape& shape, double bytes, const Network& network);
 
 // Returns the named algorithm. For `all`, returns all algorithms that are not too long. For `auto`,
-// returns the `most_for_auto` most promising of these.
+// returns the `most_for_auto` most promising of these. In both cases adds longer programs that
+// rounds can replace and, for an all-reduce on a network whose ranks forward data, the rings that
+// `tutti topo` finds. Throws Error(unsupported) if there is no algorithm.
 std::vector<const Algorithm*> algorithms_to_play(const SimulateOptions& options,
                                                  Collective collective, const Shape& shape,
                                                  double bytes, Network& network,

@@ -55,7 +55,8 @@ using training::TrainResult;
 struct TrainCommandOptions {
   training::GivenOptions given_options;
   RunOptions run;  // the resulting run
-  // 0: one rank per processor that the process may use, or the number that the launcher started.
+  // 0: the number of ranks that the launcher started or, without a launcher, that the mesh
+  // requires; if it requires none, useful_ranks().
   int ranks = 0;
   TrainFiles::Paths files;
   std::string plot;

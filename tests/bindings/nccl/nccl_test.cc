@@ -348,7 +348,7 @@ TEST_F(Nccl, AllocatesMemory) {
   EXPECT_EQ(ncclMemFree(memory), ncclInvalidArgument);
 }
 
-TEST(NcclRanks, CanBeThreadsWithACommonId) {
+TEST(NcclRanks, ThreadsCanShareAnId) {
   ncclUniqueId id;
   EXPECT_SUCCESS(ncclGetUniqueId(&id));
   std::vector<std::jthread> ranks;

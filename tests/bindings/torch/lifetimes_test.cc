@@ -173,7 +173,7 @@ TEST(Lifetimes, AnEndedCallDoesNotKeepTheCommunicator) {
   EXPECT_EQ(call->source(), 1);
 }
 
-// A driven call that ends on request.
+// A driven call that ends when the test sets `ended`.
 class ToldCall final : public Driven {
  public:
   ToldCall(std::shared_ptr<Connection> connection, std::atomic<bool>& ended,

@@ -128,7 +128,8 @@ TEST_F(Bench, EveryAlgorithmIsRightOnEveryTransportForAnyNumberOfRanks) {
     const Words algorithms = listed(run({"bench", collective, "--algorithm", "list"}));
     if (collective == "send_recv") continue;
     EXPECT_GE(algorithms.size(), collective == "all_reduce" ? 12u : 1u) << collective;
-    // //tests/collectives tests all numbers of ranks, as threads.
+    // A few rank counts suffice here, where ranks are processes: the tests in tests/collectives
+    // verify the programs for many more.
     const std::pair<std::string, std::vector<int>> some[] = {{"shm", {2, 5, 16}}, {"tcp", {3, 8}}};
     for (const auto& [transport, numbers] : some) {
       for (const int ranks : numbers) {

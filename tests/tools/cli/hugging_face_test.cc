@@ -133,7 +133,7 @@ TEST_F(HuggingFaceCommands, EvaluatesOnRanksAndInShorterContexts) {
   EXPECT_THAT(longer.err, AllOf(HasSubstr("--context"), HasSubstr("at most 32")));
 }
 
-// No option describes the model. The optimizer and the steps start from the beginning.
+// No option describes the imported model. The optimizer state and the step count start anew.
 TEST_F(HuggingFaceCommands, AnImportedModelIsTrainedFurther) {
   train_llama(path("first"));
   expect_good({"export", path("first"), path("hf")});

@@ -168,8 +168,8 @@ TEST_F(Simulate, SimulatesAHundredThousandRanks) {
   }
 }
 
-// Gathers precede the first forward pass, and nothing hides them; a sum of half the bytes is
-// shorter.
+// With ZeRO, all-gathers precede the first forward pass without overlap, and a reduce-scatter of
+// half the bytes takes less time than an all-reduce.
 TEST_F(Simulate, SimulatesZero) {
   const auto time = [&](const std::vector<std::string>& more) {
     const std::string json = path("step.json");

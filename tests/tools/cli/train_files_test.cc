@@ -86,7 +86,7 @@ class TrainFiles : public Cli {
   const std::string text_ = write_text();
 };
 
-TEST_F(TrainFiles, HaveTheSameNumbers) {
+TEST_F(TrainFiles, AllFilesHaveTheSameNumbers) {
   const Words files = {"--csv", path("c"), "--tensorboard", path("t"), "--checkpoint", path("run")};
   Words first = files, second = files;
   first.insert(first.end(), {"--steps", "4"});
@@ -121,7 +121,7 @@ TEST_F(TrainFiles, JumpOfTheRateIsReported) {
 }
 
 // The run is resumed from a step before its last one.
-TEST_F(TrainFiles, HaveEachStepOnce) {
+TEST_F(TrainFiles, FilesHaveEachStepOnce) {
   const Words files = {"--csv", path("c"), "--checkpoint", path("run"), "--steps", "6"};
   Words first = files, second = files;
   first.insert(first.end(), {"--checkpoint-every", "2", "--keep", "0"});

@@ -431,7 +431,7 @@ TEST_F(TrainGpt, KilledRunResumesAndTrainsTheSameModel) {
     await_steps(path("json"), steps);
     expect_a_clear_end(job, steps % 2);
     EXPECT_GE(expect_as_in_whole(), static_cast<size_t>(steps));
-    saved += steps - 1;  // at least: a step's line is written before the step is saved
+    saved += steps - 1;  // lower bound, because a step's line is written before the step is saved
     if (saving.back() != "--resume") saving.push_back("--resume");
   }
   std::filesystem::remove(path("json"));

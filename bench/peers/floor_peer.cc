@@ -149,7 +149,7 @@ std::vector<Copy> FloorRank::copies(const Layout& layout, const Mapping& mapping
   std::vector<Copy> list;
   auto* to = static_cast<std::byte*>(output);
   for (const Part& part : output_parts(layout, rank_)) {
-    // For a reduction, copies the data of the previous rank of those whose inputs are reduced.
+    // For a reduction, copies the data of the previous one of the ranks whose inputs are reduced.
     const int from = part.combined == 0 ? part.rank : (rank_ + part.combined - 1) % part.combined;
     const size_t bytes = part.count * sizeof(float);
     if (from != rank_) {

@@ -165,8 +165,8 @@ std::string train_options(const Partition& even) {
   return options;
 }
 
-// Prints what `tutti train` can run. It needs a mesh, in which all stages have the same number of
-// replicas.
+// Prints the command by which `tutti train` runs `even`, whose stages have equal numbers of
+// replicas, as a mesh requires. If those of `plan` differ, prints how much slower `even` is.
 void print_runnable(const Partition& plan, const Partition& even) {
   const auto replicas = [](const Stage& stage) { return stage.ranks.size(); };
   const size_t first = replicas(plan.stages.front());

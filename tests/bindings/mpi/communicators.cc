@@ -1,6 +1,6 @@
 // Tests creation and destruction of communicators, and calls that fail.
 //
-//   communicators          creates and frees many; checks that the handler receives errors
+//   communicators          creates and frees many; checks that calls return errors
 //   communicators killed   the last rank is killed while the others wait for it
 #include <mpi.h>
 
@@ -44,8 +44,8 @@ void come_and_go(const Group& world) {
   expect<int64_t>("descriptors after many communicators", world, {open_descriptors()}, {before});
 }
 
-// Different counts on two ranks are detected before anything is reduced. The error goes to the
-// communicator's handler, and the world still works.
+// Makes an all-reduce with different counts on two ranks. The call must return an error, because
+// the communicator's handler is MPI_ERRORS_RETURN, and the world must still work.
 void errors_are_returned(const Group& world) {
   MPI_Comm copy = MPI_COMM_NULL;
   MPI_Comm_dup(world.comm, &copy);

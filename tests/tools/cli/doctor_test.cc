@@ -285,7 +285,7 @@ TEST_F(DoctorOfNetwork, NamesAnMtuThatIsWrongAtOneEnd) {
 }
 
 TEST_F(DoctorOfNetwork, NamesAnMtuThatIsWrongOnTheWay) {
-  // A token bucket passes nothing larger than itself.
+  // A token bucket drops packets that are larger than the bucket.
   if (!spoil(cat("ip netns exec ", a_,
                  " tc qdisc add dev cable root tbf rate 1gbit burst 1400 latency 50ms"))) {
     GTEST_SKIP() << "no token buckets here";

@@ -168,8 +168,8 @@ TEST_F(Simulate, SimulatesAHundredThousandRanks) {
   }
 }
 
-// With ZeRO, all-gathers precede the first forward pass without overlap, and a reduce-scatter of
-// half the bytes takes less time than an all-reduce.
+// With ZeRO, all-gathers precede the first forward pass and overlap with nothing. A step therefore
+// takes longer, although a reduce-scatter takes less time than an all-reduce.
 TEST_F(Simulate, SimulatesZero) {
   const auto time = [&](const std::vector<std::string>& more) {
     const std::string json = path("step.json");

@@ -35,7 +35,7 @@ struct Layout {
   std::vector<uint64_t> output_counts(int rank) const;
 };
 
-// Returns the number of elements of the blocks before that of `rank`.
+// Returns the total number of elements in the blocks of ranks 0 to rank - 1.
 uint64_t sum_before(const std::vector<uint64_t>& counts, int rank);
 
 // Returns the block sizes with which `bench` times v-variants: from 0 to twice `count`, `count` on
@@ -73,8 +73,9 @@ std::vector<std::byte> expected_output(Data data, DType dtype, ReduceOp op, cons
 // the function of ReduceOp::user (compose() in bench/pattern.h).
 Reduction reduction(Data data, ReduceOp op, int rank);
 
-// Returns the calls that a rank makes. Usually one; for send_recv a group of two (send to the next
-// rank, receive from the previous one), or none if there is one rank.
+// Returns the calls that a rank makes. This is usually one call. For send_recv, it is a group of
+// two (send to the next rank, receive from the previous rank), or no call if there is only one
+// rank.
 std::vector<Request> requests(const Layout& layout, int rank, ConstBuffer input, Buffer output,
                               const Reduction& op);
 

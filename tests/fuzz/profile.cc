@@ -1,5 +1,5 @@
-// Fuzzes profiles of a model's layers. An accepted one is partitioned, or refused by the
-// partitioner.
+// Fuzzes profiles of a model's layers. The partitioner must partition or refuse each accepted
+// profile.
 #include <algorithm>
 #include <optional>
 

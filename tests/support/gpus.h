@@ -1,4 +1,4 @@
-// GPUs for a test's ranks: the emulated ones, or those of the machine.
+// Assigns GPUs to a test's ranks: emulated GPUs, or the real GPUs of the machine.
 #pragma once
 
 #include <cstddef>

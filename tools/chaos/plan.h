@@ -22,7 +22,7 @@ enum class Kind : uint8_t {
   clock,     // the wall clock of the command and its descendants jumps, for a while or permanently
   drop,      // packets between two hosts are dropped, for a while or permanently
   lose,      // a host is lost: its packets are dropped silently, and its processes are killed
-  abort,     // at a message, the rank aborts the communicator that sends it
+  abort,     // at a message, the rank aborts the communicator whose call sends the message
   swap,      // two words of a message over TCP are swapped
 };
 

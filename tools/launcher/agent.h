@@ -53,7 +53,7 @@ class AgentSink {
  public:
   virtual ~AgentSink() = default;
   virtual void on_listening(const std::string& address, uint16_t port) = 0;
-  // Output bytes of a rank. `end` is true for the last bytes of the stream, which may be none.
+  // A rank has written `bytes`. `end`: the stream has ended; `bytes` may then be empty.
   virtual void on_output(int rank, Stream stream, std::string_view bytes, bool end) = 0;
   // A rank has ended. If several ended since the last poll, those killed by a signal are reported
   // first, because they are the more likely cause.

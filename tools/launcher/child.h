@@ -27,7 +27,7 @@ struct ChildSpec {
   std::vector<std::string> command;  // program, which is looked up in PATH, and its arguments
   // variables that are added to this process's environment
   std::map<std::string, std::string> environment;
-  std::string directory;  // working directory; empty: this process's
+  std::string directory;  // working directory; empty: that of this process
   std::vector<int> pus;   // hardware threads to which it is bound; empty: not bound
   int in = -1;            // descriptor of standard input; -1: /dev/null
   int out = -1;           // descriptor of standard output; -1: this process's own

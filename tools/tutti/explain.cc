@@ -1,4 +1,5 @@
-// tutti explain: shows the chosen algorithm of a call, the predicted time of each, and the reason.
+// tutti explain: shows the algorithm chosen for a call, the predicted time of each algorithm, and
+// the reason for the choice.
 #include "tools/tutti/explain.h"
 
 #include <algorithm>

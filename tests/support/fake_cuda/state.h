@@ -127,7 +127,8 @@ CUresult find_stream(CUstream handle, CUstream_st** found);
 // invalidates that capture and returns CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.
 CUresult check_no_capture();
 CUresult invalidate(Capturing& capturing, CUresult why);
-// Enqueues work on a stream, or adds it to the graph being captured; `task` is then empty.
+// Enqueues work on a stream and stores its task in `task`. While the stream is captured, adds the
+// work to the graph instead, and leaves `task` unchanged.
 CUresult put(CUstream handle, Work work, std::vector<TaskPointer> after = {},
              TaskPointer* task = nullptr);
 std::vector<TaskPointer> unfinished(CUcontext context);

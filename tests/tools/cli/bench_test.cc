@@ -63,7 +63,7 @@ TEST_F(Bench, RunsBesideBusyProcesses) {
   expect_right(document, 1);
 }
 
-TEST_F(Bench, RunsWithinAQuotaOrSaysWhyNot) {
+TEST_F(Bench, RunsWithinAQuotaOrReportsWhyItCannot) {
   const Result result = run({"bench", "all_reduce", "-n", "2", "--max", "8", "--quota", "1.5"});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, ::testing::AnyOf(HasSubstr("# within the time of 1.5 processors\n"),
@@ -332,7 +332,7 @@ TEST_F(Bench, EveryOperatorIsRightOnEveryTypeThatHasIt) {
   }
 }
 
-TEST_F(Bench, CsvSaysTheSameAsJson) {
+TEST_F(Bench, CsvHasTheValuesOfJson) {
   const Json document = measure({"all_gather", "-n", "3", "--min", "1K", "--max", "64K", "--factor",
                                  "8", "--csv", path("result.csv")});
   const std::vector<std::string> lines = split(read(path("result.csv")), '\n');

@@ -140,7 +140,7 @@ TEST_F(ByHand, GarbageOnThePortIsDroppedAndLoggedOnce) {
   const uint16_t port = free_port();
   Process first = rank(0, 2, port, patient_);
   const std::string noise = garbage(100000);
-  std::vector<Fd> strangers;  // they stay connected
+  std::vector<Fd> strangers;  // connections that stay open during the job
   for (int i = 0; i < 12; ++i) {
     strangers.push_back(connect_to(port));
     const std::string text = i % 3 == 0 ? "GET / HTTP/1.1\r\nHost: x\r\n\r\n" : noise;

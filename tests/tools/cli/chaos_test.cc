@@ -261,8 +261,8 @@ TEST_F(Chaos, PassesABenchWithSwappedWords) {
   EXPECT_EQ(unchecked.code, 1) << unchecked.out << unchecked.err;
 }
 
-// The abort may also strike during a split. A rank that waits for the aborting rank receives it at
-// once.
+// The abort may also strike during a split. A rank that waits for the aborting rank receives the
+// abort at once.
 TEST_F(Chaos, PassesSplitsThatAreAborted) {
   const std::string splits = std::filesystem::absolute("tests/tools/cli/splits");
   const Result result = chaos({"--faults", "abort", "--trials", "8", "--messages", "200"},
@@ -273,7 +273,7 @@ TEST_F(Chaos, PassesSplitsThatAreAborted) {
   EXPECT_THAT(result.out, ContainsRegex("abort +8 +0 +[0-4] +[4-8] +0 +0 +0 "));
 }
 
-// Faults at messages strike only after the rendezvous, from when on the training survives deaths.
+// Faults at messages strike only after the rendezvous. From then on, the training survives deaths.
 TEST_F(Chaos, PassesATraining) {
   const std::string plan = R"({"trials":[
       {"faults":[{"kind":"kill","rank":0,"message":40}]},

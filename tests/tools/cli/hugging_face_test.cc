@@ -258,7 +258,7 @@ TEST_F(HuggingFaceCommands, AnExportOverwritesNothingElse) {
   EXPECT_FALSE(std::filesystem::exists(path("hf/model.safetensors.index.json")));
 }
 
-TEST_F(HuggingFaceCommands, SaysWhatIsWrong) {
+TEST_F(HuggingFaceCommands, NamesMistakes) {
   const Result none = run({"import", path("nowhere"), path("run")});
   EXPECT_EQ(none.code, 1);
   EXPECT_THAT(none.err, HasSubstr("config.json"));

@@ -23,7 +23,7 @@ struct Launcher {
   std::string source;
   std::string package;
   std::string beside;       // program that also uses this launcher's MPI library; empty: none
-  bool tells_place = true;  // true if it gives each rank its index on its host
+  bool tells_place = true;  // true if the launcher gives each rank its index on its host
 };
 
 const Launcher kLaunchers[] = {

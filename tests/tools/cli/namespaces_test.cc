@@ -1,5 +1,5 @@
-// Tests two network namespaces as two hosts, and a mount namespace with a tiny /dev/shm. Skipped
-// where this process may not create them.
+// Tests jobs on two hosts (network namespaces), and in a mount namespace with a tiny /dev/shm.
+// Skipped if this process may not create namespaces.
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>

@@ -50,7 +50,7 @@ TEST_F(Placement, OtherAlgorithmsNeedNoGroups) {
 }
 
 TEST_F(Placement, FollowsTheLauncherNotTheRank) {
-  // The ranks' parent is `tutti run`; four of them have groups, two do not.
+  // `tutti run` places the ranks. On two caches, three or four ranks form groups; two ranks do not.
   for (const auto& [ranks, code] : {std::pair("4", 0), std::pair("3", 0), std::pair("2", 1)}) {
     const Result result = run({"run", "-n", ranks, "--no-prefix", "--", tutti(), "bench",
                                "all_reduce", "--algorithm", "hierarchical", "--max", "1K"},

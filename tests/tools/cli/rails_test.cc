@@ -1,4 +1,5 @@
-// Tests two network namespaces as two hosts with two cables between them, both used by ranks.
+// Tests jobs on two hosts (network namespaces) with two cables between them, both of which ranks
+// use.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -110,7 +111,7 @@ TEST_F(Rails, OneStreamUsesOnlyTheFirstCable) {
 }
 
 TEST_F(Rails, UnreachableRailIsALostConnection) {
-  // One side has addresses in one network, and the other side has addresses in another.
+  // The two ends of the second cable have addresses in different networks.
   ASSERT_EQ(shell(cat("ip -n ", b_, " address flush dev second && ip -n ", b_,
                       " address add 10.199.2.2/24 dev second"))
                 .code,

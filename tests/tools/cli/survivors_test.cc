@@ -66,7 +66,7 @@ class Survivors : public Cli {
         from = object["continues_from"].get<int>();
         EXPECT_EQ(object["lost_ranks"], Json({rank}));
         EXPECT_LE(*from, last);
-        // The rank that writes the line may have died before it could report it to the others.
+        // The dead rank may have logged a step without reporting its end to the others.
         EXPECT_GE(object["lost_after_step"].get<int>(), *from);
       } else if (object.contains("step")) {
         last = object["step"].get<int>();

@@ -226,7 +226,7 @@ TEST_F(Top, AttachesIfRankZeroIsStopped) {
   end(job);
 }
 
-TEST_F(Top, SaysThatTheJobHasEnded) {
+TEST_F(Top, ReportsTheEndOfTheJob) {
   Process job = start(job_of(3, {"0", "1"}));
   ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";
   Process watching = start(top({"--json", "--every", "0.1"}));

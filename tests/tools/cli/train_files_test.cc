@@ -1,5 +1,5 @@
 // Tests the files that `tutti train` writes for other programs: JSON, CSV and TensorBoard events
-// have the same numbers. Also tests background checkpoints and the best one.
+// have the same numbers. Also tests background checkpoints and the checkpoint of the best step.
 #include <filesystem>
 #include <map>
 #include <sstream>
@@ -120,7 +120,7 @@ TEST_F(TrainFiles, JumpOfTheRateIsReported) {
   EXPECT_THAT(train(second).err, HasSubstr("the learning rate jumps from "));
 }
 
-// The run is resumed from a step before its last one.
+// The run is resumed from a step before its last step.
 TEST_F(TrainFiles, FilesHaveEachStepOnce) {
   const Words files = {"--csv", path("c"), "--checkpoint", path("run"), "--steps", "6"};
   Words first = files, second = files;

@@ -25,7 +25,7 @@ void finish_file(std::ofstream& file, const std::string& path) {
   if (!file.flush()) throw system_error(cat("cannot write ", path), errno);
 }
 
-// Returns the transport in use. A single rank uses none, so the requested one is shown.
+// Returns the transport in use. A single rank uses no transport, so returns the requested one.
 std::string shown_transport(const Communicator& comm, const BenchOptions& options) {
   return comm.size() == 1 && !options.transport.empty() ? options.transport : comm.transport();
 }

@@ -36,8 +36,8 @@ Priced priced(const GpuCandidate& candidate, double bytes) {
           .time_us = candidate.prediction.seconds * 1e6};
 }
 
-// Returns the best protocol of each algorithm, the fastest first. For `auto` and for a named
-// algorithm, returns only one.
+// Returns each algorithm with its best protocol, the fastest first. Unless --algorithm is `all`,
+// returns only the first of these.
 std::vector<Priced> price(const SimulateOptions& o, GpuPlanner& planner, const CallToPlan& wanted,
                           double bytes) {
   std::vector<Priced> rows;

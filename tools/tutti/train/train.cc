@@ -213,8 +213,8 @@ int train_in(training::Session& session, const TrainCommandOptions& options,
   return exit_code(session.trainer().finish());
 }
 
-// Returns the ranks that the launcher started; throws if their number differs from the requested
-// one.
+// Returns the ranks that the launcher started. Throws if their number is not that of --ranks and
+// --spares.
 Communicator join_ranks(const TrainCommandOptions& options) {
   Communicator world = training::join(options.run.mesh);
   if (options.ranks != 0 && options.ranks + options.spares != world.size()) {

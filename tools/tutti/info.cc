@@ -92,8 +92,8 @@ std::string shown(const SettingInfo& info, const SettingValue& value) {
   return value.text;
 }
 
-// Returns the placement of ranks on this host by `tutti run -n N`; null if it is unknown, or if
-// there are several hosts.
+// Describes how `tutti run -n N` places ranks on this host. A rank's NUMA node or cache is null if
+// its cores do not all belong to the same one.
 Json describe_ranks(int ranks) {
   const Placement placement = place_ranks(ranks);
   Json list = Json::array();

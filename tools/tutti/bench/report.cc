@@ -149,7 +149,7 @@ void BenchReport::print(const BenchRow& row) const {
   std::fflush(stdout);
 }
 
-// Prints the last line of an nccl-tests table.
+// Prints the average bus bandwidth, as the last line of an nccl-tests table does.
 void BenchReport::print_average() const {
   if (options_.all() || rows_.empty() || case_.collective == Collective::barrier) return;
   double sum = 0;

@@ -58,8 +58,8 @@ class BenchReport {
   void print_average() const;
   void print_ratios() const;
   void print_ratios_to_best_mpi() const;
-  // Returns true for rows that represent Tutti in comparisons: rows of the requested algorithm
-  // whose call has at least one element, or is a barrier.
+  // Returns true for rows that represent Tutti in comparisons with peers: the call has at least one
+  // element or is a barrier and, with --algorithm all, the algorithm is the choice of `auto`.
   bool stands_for_tutti(const BenchRow& row) const;
   void print_choices() const;
   void write_json();

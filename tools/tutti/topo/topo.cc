@@ -120,7 +120,7 @@ Json report(const Graph& graph, const std::vector<int>& ranks, const ChannelSear
   return json;
 }
 
-// Adds the measured pairs to the file of `tutti tune`.
+// Stores the costs that follow from the measured pairs in the file of `tutti tune`.
 void tune(const MeasuredRanks& measured) {
   const std::string file = cost_model_file();
   if (file.empty()) {

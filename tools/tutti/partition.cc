@@ -52,7 +52,8 @@ struct PartitionOptions {
 
 // --- Input ---
 
-// Returns the link between `ends` nodes or ranks. A single node or rank needs no link.
+// Returns the link that connects `ends` nodes or ranks. Throws if there are several of them and no
+// bandwidth is given.
 training::pipeline::Link link_of(const LinkOptions& options, const char* name, int ends,
                                  const char* what) {
   const uint64_t bandwidth = options.bandwidth.empty() ? 0 : parse_bytes(options.bandwidth);

@@ -85,7 +85,7 @@ tutti_call_options_t within_seconds(double seconds) {
   return options;
 }
 
-constexpr double kOwnTimeout = 30;  // timeout of calls that end for another reason
+constexpr double kOwnTimeout = 30;  // in seconds; calls end before, for another reason
 
 // One thread calls destroy_process_group() while another is in all_reduce(t).
 TEST(Lifetimes, CloseEndsACallThatIsNotCompletedByOthers) {

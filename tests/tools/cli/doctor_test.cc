@@ -59,8 +59,8 @@ void expect_no_errors(const Json& report) {
   for (const char* check : {"job", "known answers"}) EXPECT_EQ(state(report, check), "ok") << check;
 }
 
-// Writes a remote shell that runs `script` before the program; `host` is the host, and `program`
-// may be changed.
+// Writes a remote shell that runs `script` and then the program. In the script, $host is the name
+// of the host, and $program is the program, which the script may change.
 std::string write_shell(const std::string& path, const std::string& script,
                         const std::string& way) {
   std::ofstream(path) << "#!/bin/sh\nhost=$1\nprogram=$2\nshift 2\n"

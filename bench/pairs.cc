@@ -24,7 +24,7 @@ constexpr int64_t kLongEnough_ns = 20'000'000;
 constexpr size_t kRepeats = 3;
 constexpr milliseconds kSendFor{1000};
 
-// Makes round trips with `peer`; each message contains whether another round trip follows. Returns
+// Makes round trips with `peer`; each message indicates whether another round trip follows. Returns
 // half of the median time of a round trip, in microseconds, on the leading rank, and 0 on the
 // other.
 double ping(Communicator& comm, int peer, bool leads) {

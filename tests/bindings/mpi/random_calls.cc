@@ -67,7 +67,8 @@ class Batch {
     }
   }
 
-  // Each rank completes the calls by its own functions and in its own order.
+  // Completes the calls. Each rank draws the functions by which, and the order in which, it does
+  // so.
   void complete() {
     std::ranges::shuffle(requests_, dice_.own);
     const int n = static_cast<int>(requests_.size());

@@ -140,7 +140,7 @@ TEST_P(FabricDeath, BrokenConnectionEndsTheJob) {
       if (line.starts_with("tutti: ")) said.push_back(line);
     }
     EXPECT_GE(said.size(), static_cast<size_t>(kRanks))
-        << result.err;  // the launcher may repeat one
+        << result.err;  // the launcher may repeat one of these lines
     EXPECT_THAT(said, Each(ContainsRegex("rank [12] \\("))) << result.err;
     EXPECT_THAT(said, Each(HasSubstr("connection"))) << result.err;
     if (HasFailure()) return;

@@ -170,8 +170,8 @@ TEST_F(TwoHosts, AutoSelectsTheFastestMeasuredFabric) {
 }
 
 // mpirun and mpiexec start a daemon on each host, which forwards the ranks' messages. Each host has
-// its own name: daemons of Open MPI create a directory of that name in /tmp, which fails if two do
-// so at once.
+// its own name, because daemons of Open MPI create a directory of that name in /tmp, which fails if
+// two daemons do so at the same time.
 TEST_F(TwoHosts, WorkWithOtherLaunchers) {
   const std::string shell = path("rsh");
   std::ofstream(shell)

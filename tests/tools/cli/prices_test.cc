@@ -153,7 +153,7 @@ TEST_F(Prices, ExplainPredictsEveryTransport) {
   EXPECT_LT(price("shm+ofi"), price("ofi"));
 }
 
-// The fabric is the one that a job would choose.
+// Between hosts, `tutti explain` assumes the fabric that a job would choose.
 TEST_F(Prices, ExplainSelectsTheBestMeasuredFabric) {
   CostModel model = CostModel::defaults();
   const std::string file = path("costs.json");

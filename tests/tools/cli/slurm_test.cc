@@ -1,5 +1,5 @@
-// Tests a real Slurm: a controller and two nodes, both on this host, until the test ends. Skipped
-// if it is not installed or cannot be started.
+// Tests jobs under a real Slurm, whose controller and two nodes run on this host during the test.
+// Skipped if Slurm is not installed or cannot be started.
 #include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -105,7 +105,8 @@ TEST_F(Survivors, LossesEqualThoseOfARunWithoutDeaths) {
       Words more = {"--ranks", "4", "--min-ranks", "2"};
       more.insert(more.end(), layout.begin(), layout.end());
       SCOPED_TRACE(cat(::testing::PrintToString(layout), " kill:", death));
-      std::filesystem::remove(path("losses"));  // a run whose rank 0 dies at once adds to it
+      // A run whose rank 0 dies before its first step would append to an existing file.
+      std::filesystem::remove(path("losses"));
       const Result result = run(training(more, "losses"), {{"TUTTI_FAULT", "kill:" + death}});
       ASSERT_EQ(result.code, 0) << result.err;
       EXPECT_THAT(

@@ -92,8 +92,8 @@ std::string shown(const SettingInfo& info, const SettingValue& value) {
   return value.text;
 }
 
-// Describes how `tutti run -n N` places ranks on this host. A rank's NUMA node or cache is null if
-// its cores do not all belong to the same one.
+// Describes how `tutti run -n N` places ranks on this host. The NUMA node or cache of a rank is
+// null if it is unknown, or if the rank's cores span several.
 Json describe_ranks(int ranks) {
   const Placement placement = place_ranks(ranks);
   Json list = Json::array();

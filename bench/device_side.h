@@ -30,7 +30,8 @@ class DeviceSide {
   std::byte* output() const { return output_.get(); }
   Stream stream() const { return {stream_.handle()}; }
 
-  // Copies the input to the output. All copies of this class are synchronous.
+  // Copies the input to the output, as far as the smaller of the two buffers reaches. All copies of
+  // this class are synchronous.
   void copy_input();
   void write_input(std::span<const std::byte> bytes);
   void write_output(std::span<const std::byte> bytes);
@@ -39,8 +40,8 @@ class DeviceSide {
   void capture(const std::function<void()>& calls);
   void replay() const { graph_->launch(stream_.handle()); }
 
-  // begin_timing() marks the start on the stream. end_timing() waits for the GPU and returns its
-  // time since then in microseconds.
+  // begin_timing() marks the start on the stream. end_timing() waits for the stream's work and
+  // returns the microseconds since the start, measured by the GPU.
   void begin_timing() { begun_.record(stream_.handle()); }
   double end_timing();
 
@@ -50,7 +51,7 @@ class DeviceSide {
   const cuda::Context context_;
   const cuda::CurrentContext current_;
   const cuda::Stream stream_;
-  const size_t shared_bytes_;  // bytes of each buffer
+  const size_t shared_bytes_;  // size of the smaller buffer
   const std::shared_ptr<std::byte> input_;
   const std::shared_ptr<std::byte> output_;
   cuda::Event begun_;

@@ -33,7 +33,7 @@ double error_of(const GpuCosts& costs, std::span<const GpuObservation> observati
 
 void scale(LinkCosts& link, double by, double LinkCosts::*what) { link.*what *= by; }
 
-// A parameter of the search: a factor that scales published numbers which belong together.
+// Scales a group of related published costs by a factor, which the search varies.
 using Change = std::function<void(GpuCosts&, double by)>;
 
 std::vector<Change> changes() {

@@ -25,7 +25,8 @@ struct GpuObservation {
 
 // Returns the calls to time.
 std::vector<GpuObservation> gpu_observations(int ranks);
-// Collective. Times the calls and sets their seconds. Each rank uses the GPU of its local rank.
+// Collective. Times the calls and sets their seconds. Skips larger sizes of an algorithm once a
+// call took over 0.2 s; their seconds remain 0. Each rank uses the GPU of its local rank.
 void measure(Communicator& comm, std::vector<GpuObservation>& observations);
 
 double predict(const GpuObservation& observation, const GpuCosts& costs);

@@ -35,15 +35,16 @@ struct Layout {
   std::vector<uint64_t> output_counts(int rank) const;
 };
 
-// Returns the number of elements of the blocks before that of `rank`.
+// Returns the total number of elements in the blocks of ranks 0 to rank - 1.
 uint64_t sum_before(const std::vector<uint64_t>& counts, int rank);
 
 // Returns the block sizes with which `bench` times v-variants: from 0 to twice `count`, `count` on
 // average.
 std::vector<uint64_t> uneven_blocks(Collective collective, int ranks, uint64_t count);
 
-// `count` consecutive elements of an output. If `combined` is 0 they are elements of rank `rank`'s
-// input from `first` on. Otherwise they are the reduction of the inputs of ranks 0 to combined - 1.
+// `count` consecutive elements of an output. If `combined` is 0, they equal elements `first`,
+// first + 1, ... of rank `rank`'s input. Otherwise they are the reduction of these elements of the
+// inputs of ranks 0 to combined - 1.
 struct Part {
   int rank = 0;
   int combined = 0;
@@ -68,11 +69,13 @@ inline constexpr std::byte kUntouched{0xa5};
 std::vector<std::byte> expected_output(Data data, DType dtype, ReduceOp op, const Layout& layout,
                                        int rank);
 
-// Returns the operator with its argument on this rank: the factor, or compose() (bench/pattern.h).
+// Returns the operator with the argument that it needs on this rank: the factor of premul_sum, or
+// the function of ReduceOp::user (compose() in bench/pattern.h).
 Reduction reduction(Data data, ReduceOp op, int rank);
 
-// Returns the calls that a rank makes. Usually one; for send_recv a group of two (send to the next
-// rank, receive from the previous one), or none if there is one rank.
+// Returns the calls that a rank makes. This is usually one call. For send_recv, it is a group of
+// two (send to the next rank, receive from the previous rank), or no call if there is only one
+// rank.
 std::vector<Request> requests(const Layout& layout, int rank, ConstBuffer input, Buffer output,
                               const Reduction& op);
 

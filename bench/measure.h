@@ -50,7 +50,7 @@ uint64_t element_count(const Case& c, int ranks);
 // Returns the size in bytes of a buffer with that many elements per block.
 uint64_t real_bytes(const Case& c, int ranks);
 
-// Returns the size of that buffer in the wire format, in bytes.
+// Returns the size in bytes of the same buffer in the wire format.
 uint64_t wire_bytes(const Case& c, int ranks);
 
 // The filled buffers of a case. A case is timed in several rounds, so that peers or other

@@ -10,11 +10,11 @@
 
 namespace tutti::bench {
 
-// Updates in `model` the latency within hosts, and the latency and card bandwidth between hosts
-// (path class `between`), if pairs of that kind were measured. The other costs, which are those of
-// processors, do not change. `alone` was measured pair by pair; `together` was measured with all
-// pairs at the same time, so that the ranks of a host shared its card. `host_of`: host name by
-// rank.
+// Updates costs in `model` from measured pairs of ranks: the latency within hosts, and the latency
+// and card bandwidth between hosts (path class `between`). Costs for which no pairs were measured,
+// and the processors' costs, do not change. `host_of`: host name by rank. `alone`: pairs measured
+// one by one. `together`: pairs measured at the same time, so that the ranks of a host shared its
+// card.
 void learn_from_pairs(const std::vector<std::string>& host_of,
                       const std::vector<MeasuredPair>& alone,
                       const std::vector<MeasuredPair>& together, PathClass between,

@@ -19,12 +19,14 @@ constexpr int kMostPings = 40;
 constexpr milliseconds kPingFor{200};
 constexpr uint64_t kFirstBytes = 64 << 10;
 constexpr uint64_t kMostBytes = 4 << 20;
-constexpr int64_t kLongEnough_ns = 20'000'000;  // shortest transfer whose bandwidth counts
+// shortest transfer whose bandwidth counts, except that of kMostBytes
+constexpr int64_t kLongEnough_ns = 20'000'000;
 constexpr size_t kRepeats = 3;
 constexpr milliseconds kSendFor{1000};
 
-// Makes round trips with a number that shows whether another one follows. Returns the median of
-// half a round trip's time, in microseconds, on the leading rank.
+// Makes round trips with `peer`; each message indicates whether another round trip follows. Returns
+// half of the median time of a round trip, in microseconds, on the leading rank, and 0 on the
+// other.
 double ping(Communicator& comm, int peer, bool leads) {
   std::vector<double> halves;
   const Deadline deadline = Deadline::after(kPingFor);
@@ -47,8 +49,8 @@ double ping(Communicator& comm, int peer, bool leads) {
   return median(halves);
 }
 
-// Increases the message size until a transfer takes long enough (short ones may fit into a
-// network's buffers), then takes the median of several. Returns GB/s to the sender.
+// Increases the message size until a transfer takes long enough (shorter ones may fit into the
+// network's buffers), and then repeats it. Returns the median bandwidth in GB/s.
 double send_for_speed(Communicator& comm, int to, std::vector<std::byte>& buffer) {
   std::vector<double> speeds;
   uint64_t bytes = kFirstBytes;

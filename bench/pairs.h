@@ -9,7 +9,7 @@
 namespace tutti::bench {
 
 // Pairs of ranks that are measured at the same time, the lower rank first. A rank is in at most one
-// of them.
+// pair.
 using Round = std::vector<std::pair<int, int>>;
 
 // The results, on rank 0. Pairs that were not measured have 0.

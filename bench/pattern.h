@@ -21,8 +21,9 @@ inline constexpr uint64_t kPatternPeriod = 8191;  // a prime: no chunk or slice 
 void fill_pattern(DType dtype, ReduceOp op, int ranks, int rank, uint64_t first, uint64_t count,
                   void* data);
 
-// Writes the reduction of the inputs of ranks 0 to combined - 1 (avg: divided by `combined`) of a
-// call among `ranks` ranks. `combined` is at least 1.
+// Reduces the inputs that ranks 0 to combined - 1 have in a call among `ranks` ranks, and writes
+// `count` elements of the result, starting at element `first`. avg divides by `combined`, which
+// must be at least 1.
 void fill_combined(DType dtype, ReduceOp op, int ranks, int combined, uint64_t first,
                    uint64_t count, void* data);
 
@@ -49,9 +50,9 @@ uint64_t count_wrong(DType dtype, const void* got, const void* expected, uint64_
 // Returns a hash of two numbers.
 uint64_t hash(uint64_t a, uint64_t b);
 
-// Function that writes n elements from `index` on to `to`. fill_periodically() calls it to fill
-// data[0 .. count) with elements first, first + 1, ... of a sequence with period kPatternPeriod;
-// each call is within one period. `size`: bytes per element.
+// Function that writes elements index ... index + n - 1 of a sequence to `to`. fill_periodically()
+// calls it to fill data[0 .. count) with elements first, first + 1, ... of a sequence with period
+// kPatternPeriod; each call is within one period. `size`: bytes per element.
 using WriteElements = std::function<void(uint64_t index, uint64_t n, void* to)>;
 void fill_periodically(uint64_t size, uint64_t first, uint64_t count, void* data,
                        const WriteElements& write);

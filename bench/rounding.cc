@@ -71,7 +71,7 @@ bool has_float(DType dtype) {
 
 void write_rounding(DType dtype, ReduceOp op, int ranks, int rank, uint64_t first, uint64_t count,
                     void* data) {
-  // arbitrary bits, which remain for types without floats
+  // arbitrary bits, which the loop below replaces for types with floats
   fill_pattern(dtype, ReduceOp::user, ranks, rank, first, count, data);
   if (!has_float(dtype) || op == ReduceOp::user) return;
   for (uint64_t i = 0; i < count; ++i) {

@@ -1,5 +1,5 @@
-// Test data whose result depends on the order of summation: floats of both signs and many
-// magnitudes, some of which cancel. Elements of other types have arbitrary bits.
+// Test data whose reduction depends on the order of summation: floats of both signs and many
+// magnitudes, some of which cancel. Elements of non-float types have arbitrary bits.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ struct Call {
   const char* algorithm;
 };
 
-// Together these calls contain every kind of step, in different proportions.
+// Calls that together contain every kind of step, in different proportions.
 constexpr Call kPairCalls[] = {{Collective::all_reduce, "recursive_doubling"},
                                {Collective::all_reduce, "ring"},
                                {Collective::all_reduce, "ring_bidirectional"},
@@ -133,7 +133,8 @@ std::vector<Observation> select(std::span<const Observation> all,
   return selected;
 }
 
-// Sets the time per byte of a card to the shortest one observed on the busiest card in large calls.
+// Sets the time per byte of a network card to the shortest time per byte on the busiest card, over
+// all observed calls of at least 1 MiB between hosts.
 void fit_wire(LinkCosts& link, const CostModel& model, PathClass path,
               std::span<const Observation> all) {
   constexpr uint64_t kLarge = 1 << 20;

@@ -34,8 +34,8 @@ std::vector<Observation> crowd_observations(int ranks);
 // Returns calls of every algorithm of every collective, 8 B to 64 MiB, for checking predictions.
 std::vector<Observation> all_observations(int ranks, PathClass path);
 
-// Collective. Times the calls and sets their seconds. Skips calls that would take long on a slow
-// network, and all calls after `within` has passed on rank 0; their seconds remain 0.
+// Collective. Times the calls and sets their seconds. Skips larger sizes of an algorithm once a
+// call took over 0.2 s, and all calls after `within` has passed on rank 0; their seconds remain 0.
 void measure(Communicator& comm, std::vector<Observation>& observations,
              std::chrono::nanoseconds within);
 // Merges repeated measurements of the same calls, keeping the shortest time of each: other load on

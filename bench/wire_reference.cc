@@ -25,7 +25,8 @@ void travel(WireFormat wire, Values& values) {
   widen(values.data(), elements.data(), values.size() / values_of(element), element);
 }
 
-// Returns values of rank `rank`'s input from value `first` on, padded to `room`.
+// Returns `count` values of rank `rank`'s input, beginning with value `first`, padded to `room`
+// values.
 Values input_values(WireFormat wire, Data data, ReduceOp op, int ranks, int rank, uint64_t first,
                     uint64_t count, uint64_t room) {
   const DType element = element_of(wire);
@@ -108,7 +109,7 @@ class Reference {
   Expressions expressions_;
 };
 
-// Returns the blocks in elements, as the call divides them.
+// Returns the blocks of a call with these counts of values, in elements of the wire format.
 Blocks blocks_of(WireFormat wire, const std::vector<uint64_t>& counts) {
   Blocks blocks;
   uint64_t start = 0;
@@ -144,7 +145,8 @@ std::vector<Expressions::Id> formulas(const Algorithm& algorithm, const Plan& pl
   return found;
 }
 
-// Writes output elements from `to` on.
+// Computes the elements of one chunk, whose inputs begin at element `from`, and writes them to the
+// output at `to`.
 void write_elements(const Reference& reference, Expressions::Id formula, uint64_t from,
                     const Extent& to, WireFormat wire, Values& output) {
   constexpr uint64_t kValuesAtOnce = 16384;

@@ -1,6 +1,7 @@
 // Computes the expected results of calls with a wire format (CallOptions::wire). Rounds the inputs
-// by the encoding, and reduces them with the roundings of a formula. The proof of the call's
-// program contains the formula of each chunk (collectives/proof/expression.h).
+// as the encoding does, and reduces them in the order and with the roundings of each chunk's
+// formula. The formulas come from a symbolic run of the call's program
+// (collectives/proof/expression.h).
 #pragma once
 
 #include <vector>

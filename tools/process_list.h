@@ -11,7 +11,8 @@ namespace tutti {
 
 std::vector<pid_t> all_processes();
 
-// Returns the initial environment of the process; empty if it has ended or belongs to another user.
+// Returns the initial environment of the process; empty if the process has ended or belongs to
+// another user.
 std::map<std::string, std::string> environment_of(pid_t pid);
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
-// Measures the overhead of a call by message size: of one rank's part of an all-reduce when the
-// other rank's message has arrived (hot_path.cc counts its instructions), of the same part as a
-// prepared call, and of the look-up of a size's algorithm.
+// Measures by message size: one rank's part of an all-reduce when the other rank's message has
+// already arrived (hot_path.cc counts its instructions); the same part as a prepared call; and the
+// look-up of the algorithm for a size.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace tutti::bench {
 namespace {
 
 // Times the second rank's part, after the first rank has sent its message. One thread drives both
-// ranks, so the size must be small enough for a rank to send everything without waiting.
+// ranks, so each rank must be able to send its whole message without waiting.
 template <typename MakeCall>
 void time_second_rank(benchmark::State& state, MakeCall make_call) {
   auto [first, second] = make_pair_of_ranks();

@@ -1,5 +1,5 @@
-// Compares the products of a mixture of experts with one product of as much work: 8 experts x 256
-// tokens, forward, each with its own weight. Times them in turn, and prints medians.
+// Compares the forward products of a mixture of 8 experts, each of 256 tokens with the expert's own
+// weight, with a single product of the same total work. Times both in turn, and prints medians.
 //
 //   expert_products [WIDTH] [HIDDEN] [THREADS]
 #include <algorithm>

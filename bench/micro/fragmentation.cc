@@ -9,9 +9,9 @@
 // The allocator works like a framework's: it takes the best fit among the free blocks, which are
 // split and merged within segments, and never returns segments.
 //
-// Prints sizes in MB: asked (the maximum in use at once), reserved, the largest block that is free
-// in the middle of the last forward pass, and the fraction of the reserved memory that was never in
-// use at once.
+// Prints sizes in MB: asked (the largest sum of requested memory at any time), reserved, and the
+// largest block that is free in the middle of the last forward pass. Also prints the fraction by
+// which asked is smaller than reserved.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

@@ -1,6 +1,6 @@
 // Measures the processor time of all-reduces and messages over TCP on loopback, in alternation for
-// a pair of ranks that verify hashes and for a pair that do not. One thread drives both ranks of a
-// pair, so that no rank waits, and other programs on the machine do not affect the result.
+// two pairs of ranks, of which one pair verifies hashes. One thread drives both ranks of a pair, so
+// that no rank waits, and other programs on the machine do not affect the result.
 #include <time.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Measures the reduction kernels of base/reduce.h. A benchmark's name is operator/type/instruction
-// set/bytes of each array. The rate counts the bytes of the result; twice as many are read.
+// set/bytes of each array. The rate counts the bytes of the result; a kernel reads twice as many.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // Shows what a job of many ranks costs. Starts PROCESSES processes of RANKS / PROCESSES ranks each;
-// all ranks join one job, all-reduce, split and leave. Prints memory and messages of a rank, and
-// the time of each phase:
+// all ranks join one job, all-reduce, split and leave. Prints the time and the memory per rank of
+// each phase, and the number of messages of the join:
 //
 //   bazel-bin/bench/micro/many_ranks [RANKS [PROCESSES]]
 //
@@ -89,7 +89,7 @@ Memory memory_now() {
 struct Report {
   Memory memory;  // increase since the process started
   double seconds = 0;
-  // messages of the join that all ranks of the process sent and received
+  // number of messages that all ranks of the process sent and received while joining
   uint64_t messages = 0;
   uint64_t most_messages = 0;      // largest number of messages of a rank other than 0
   uint64_t messages_of_first = 0;  // messages of rank 0

@@ -36,7 +36,7 @@
 namespace tutti::training {
 namespace {
 
-constexpr int kStepsOfATurn = 4;  // number of steps, of which the first does not count
+constexpr int kStepsOfATurn = 4;  // steps of one mix in a round; the first one is not timed
 
 constexpr uint64_t kSide = 28;
 constexpr int kClasses = 10;

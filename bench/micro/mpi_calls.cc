@@ -1,6 +1,6 @@
-// Times an MPI program's collective and one-sided calls. bench/micro/mpi_overhead runs it with and
-// without Tutti before its MPI library, in turn. Prints lines such as "Allreduce 1024 12.34": the
-// call, the bytes, and the median of the microseconds of one call.
+// Times an MPI program's collective and one-sided calls. bench/micro/mpi_overhead runs this program
+// in turn with and without Tutti's library preloaded. Prints lines such as "Allreduce 1024 12.34":
+// the call, the bytes, and the median time of a call in microseconds.
 //
 //   mpi_calls_openmpi [BYTES...]      (started by that library's mpirun)
 #include <mpi.h>

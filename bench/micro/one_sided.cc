@@ -2,9 +2,10 @@
 //
 //   tutti run -n 2 -- one_sided [--messages | --send | --computing | --computing-messages]
 //
-// --messages: the window's memory is not shared. --send: times messages of the same lengths, each
-// answered by an empty one, instead of put and flush. --computing: shows how long rank 0 waits for
-// rank 1, which computes for a second without a call (TUTTI_PROGRESS_THREAD=1).
+// --messages: the window's memory is not shared. --send: instead of put and flush, times messages
+// of the same lengths, each answered by an empty message. --computing: shows how long rank 0 waits
+// for rank 1, which computes for a second without a call (TUTTI_PROGRESS_THREAD=1).
+// --computing-messages: the same, but the window's memory is not shared.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

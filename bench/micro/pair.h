@@ -1,5 +1,5 @@
-// Two ranks in one process. The calling thread drives both, so that one rank's part of a call can
-// be measured without waiting for the other.
+// Creates two ranks in one process. The calling thread drives both, so that one rank's part of a
+// call can be measured without waiting for the other rank.
 #pragma once
 
 #include <array>

@@ -5,8 +5,8 @@
 //   tutti run -n 2 -- spatial [--batch 4] [--channels 16] [--turns 15] [SIZE...]
 //
 // For each size: milliseconds of forward, and of backward (the input's gradient and the weights'),
-// on one rank and on all; the gain; how long a halo exchange takes by itself, and the fraction of
-// it that overlaps with the tile's interior.
+// on one rank and on all; the gain; the time of a halo exchange without computation, and the
+// fraction of that time that overlaps with the computation of the tile's interior.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>

@@ -6,15 +6,15 @@
 //
 // The bytes to copy are those of a rank's output (output_parts) that come from other ranks:
 //
-//   all_reduce             the whole buffer, from the rank before (p - 1 before 0)
-//   reduce                 the same, on the root only
-//   reduce_scatter         its block, from the rank before
-//   scan, exscan           the whole buffer, from the rank before; nothing if there is none
-//   broadcast              the whole buffer, from the root; nothing on the root
-//   scatter                its block, from the root; nothing on the root
+//   all_reduce             the whole buffer, from the previous rank (rank 0: from the last one)
+//   reduce                 on the root: the whole buffer, from the previous rank
+//   reduce_scatter         the rank's own block, from the previous rank
+//   scan, exscan           the whole buffer, from the previous rank; on rank 0 nothing
+//   broadcast              the whole buffer, from the root; on the root nothing
+//   scatter                the rank's own block, from the root; on the root nothing
 //   all_gather             every other rank's block
-//   gather                 the same, on the root only
-//   all_to_all             its block of every other rank
+//   gather                 on the root: every other rank's block
+//   all_to_all             from every other rank, the block for this rank
 //
 // For up to 32 bytes, and for barrier, each rank instead writes one cache line, with the bytes and
 // a sequence number, and waits for the next rank's line.
@@ -149,7 +149,7 @@ std::vector<Copy> FloorRank::copies(const Layout& layout, const Mapping& mapping
   std::vector<Copy> list;
   auto* to = static_cast<std::byte*>(output);
   for (const Part& part : output_parts(layout, rank_)) {
-    // For a reduction, copies the data of the previous rank of those whose inputs are reduced.
+    // For a reduction, copies the data of the previous one of the ranks whose inputs are reduced.
     const int from = part.combined == 0 ? part.rank : (rank_ + part.combined - 1) % part.combined;
     const size_t bytes = part.count * sizeof(float);
     if (from != rank_) {

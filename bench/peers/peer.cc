@@ -90,8 +90,8 @@ const std::vector<Peer>& all_peers() {
   return peers;
 }
 
-// Returns the name of the first installed program, or "". Returns no path: if Open MPI is started
-// by a path, it looks for all its files relative to it.
+// Returns the name of the first installed program, or "". Returns no path, because Open MPI, if
+// started by a path, looks for its files relative to that path.
 std::string first_installed(const Words& programs) {
   const auto found = std::ranges::find_if(
       programs, [](const std::string& program) { return !find_program(program).empty(); });

@@ -11,12 +11,12 @@ namespace tutti::bench {
 
 struct Peer {
   std::string name;     // name on the command line
-  std::string program;  // name of its program without "_peer"; empty: the same as `name`
+  std::string program;  // name of the peer's program without "_peer"; empty: the same as `name`
   std::string title;
   bool is_mpi = false;
-  // launchers, any of which can start its ranks; empty: the program itself starts them
+  // launchers, any of which can start the peer's ranks; empty: the program itself starts them
   std::vector<std::string> launchers;
-  std::string packages;    // Debian packages that contain it; empty: it is part of Tutti
+  std::string packages;    // Debian packages that contain the peer; empty: it is part of Tutti
   std::string library;     // shared library that its program loads, if any
   bool on_device = false;  // true: its buffers are in GPU memory; false: in the hosts' memory
   std::vector<Collective> lacks;

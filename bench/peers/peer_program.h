@@ -25,7 +25,8 @@ struct Order {
   int timed = 0;
 };
 
-// The connection to `tutti bench`, over which orders arrive. All methods throw Error.
+// The connection to `tutti bench`, over which orders arrive. Throws Error if it cannot be opened or
+// written.
 class Orders {
  public:
   Orders(const std::string& socket_name, int rank, int ranks);

@@ -18,7 +18,7 @@ class RankThreads {
       : ranks_(ranks), barrier_(ranks), times_(static_cast<size_t>(ranks)) {}
 
   int size() const { return ranks_; }
-  // Blocks until all ranks have called it.
+  // Blocks until all ranks have called meet().
   void meet() { barrier_.arrive_and_wait(); }
 
   // Serves orders until there are no more, and replies with the times of the slowest rank. Calls

@@ -55,7 +55,7 @@ struct Call {
   tutti_collective_t collective = TUTTI_BARRIER;
   tutti_dtype_t dtype = TUTTI_I32;
   tutti_op_t op = TUTTI_SUM;
-  int root = 0;  // send, recv: from rank `root` to the next one
+  int root = 0;  // send, recv: the message goes from rank `root` to the next rank
   uint64_t count = 0;
   bool in_blocks = false;
   bool out_blocks = false;

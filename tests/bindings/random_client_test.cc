@@ -1,10 +1,10 @@
 // Tests a client that makes random correct and erroneous calls of the C interface: absurd counts,
 // ranks, roots, types, operators, pointers and options, and calls in the wrong order, on all ranks
-// or on one of them. An error must be returned on the rank that made it, without a crash, a hang or
-// silence; correct calls must give correct results.
+// or on one of them. The rank that makes an error must get an error code; no call may crash or
+// hang; correct calls must give correct results.
 //
-// The ranks are threads. They draw from generators with the same seed, so each rank knows what all
-// others do; RANDOM_SEED=N repeats a run.
+// The ranks are threads. They draw from generators with the same seed, so each rank can derive the
+// calls of all others. RANDOM_SEED=N repeats a run.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -81,14 +81,14 @@ class Side {
   }
 
  private:
-  // Length of rank `of`'s block `block`.
+  // Returns the length of block `block` in the buffer of rank `of`.
   uint64_t length(bool of_input, int of, int block) const {
     if (call_.collective != TUTTI_ALL_TO_ALL) return call_.lengths[block];
     return of_input ? call_.lengths[of * p_ + block] : call_.lengths[block * p_ + of];
   }
   uint64_t gap() const { return call_.uneven && call_.displaced ? 2 : 0; }
 
-  // Start of block `block` of rank `of`, known to every rank.
+  // Returns the start of block `block` in the buffer of rank `of`, which every rank can compute.
   uint64_t place(bool of_input, int of, int block) const {
     uint64_t start = gap();
     for (int b = 0; b < block; ++b) start += length(of_input, of, b) + gap();

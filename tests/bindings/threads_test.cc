@@ -16,7 +16,7 @@
 
 namespace {
 
-constexpr double kOwnTimeout = 30;  // timeout of calls that end for another reason
+constexpr double kOwnTimeout = 30;  // in seconds; calls end before, for another reason
 
 tutti_comm_t* join(int rank, int size, const std::string& name) {
   const std::string file = std::filesystem::path(::testing::TempDir()) /
@@ -30,7 +30,7 @@ tutti_comm_t* join(int rank, int size, const std::string& name) {
   return comm;
 }
 
-// Body of threads that call on a communicator until it is aborted.
+// The following functions are bodies of threads that make calls until the communicator is aborted.
 
 void reduce_until_aborted(tutti_comm_t* comm) {
   std::array<int32_t, 64> values{};

@@ -1,5 +1,5 @@
-// Fuzzes configurations of runs as passed to --config. An accepted one is written, must be the same
-// when read back, and is completed for a few ranks.
+// Fuzzes configurations of runs as passed to --config. An accepted configuration is written, must
+// be the same when read back, and is completed for a few ranks.
 #include "tests/fuzz/target.h"
 #include "training/setup/merge.h"
 #include "training/setup/options.h"

@@ -1,4 +1,4 @@
-// Fuzzes files of `tutti tune`. An accepted one is written, and must be the same when read back.
+// Fuzzes files of `tutti tune`. An accepted file is written, and must be the same when read back.
 #include "collectives/cost/cost_model.h"
 
 #include "tests/fuzz/target.h"

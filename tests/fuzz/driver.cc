@@ -158,7 +158,8 @@ int run_all(const std::string& name, std::span<char*> arguments) {
 }  // namespace
 }  // namespace tutti::fuzz
 
-// Memory errors abort, so that the input is kept; freed memory does not count towards the limit.
+// A memory error aborts the process, so that the input is written to a file. Freed memory does not
+// count towards the limit.
 extern "C" const char* __asan_default_options() {
   return "abort_on_error=1:handle_segv=2:handle_sigbus=2:handle_sigfpe=2:handle_sigill=2:"
          "quarantine_size_mb=16:max_allocation_size_mb=512";

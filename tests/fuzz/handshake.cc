@@ -1,5 +1,5 @@
 // Fuzzes both sides of the handshake. The first byte selects the side, and whether the rest is
-// signed with the job's key; otherwise nothing after the proof would ever be parsed.
+// signed with the job's key. Without signed inputs, data after the proof would never be parsed.
 #include "transport/bootstrap/handshake/handshake.h"
 
 #include <sys/socket.h>

@@ -1,5 +1,5 @@
-// Fuzzes host files and one-line descriptions by people and batch systems: lists of hosts and
-// numbers, racks, places on a host.
+// Fuzzes host files, and texts of users and batch systems: lists of hosts, lists of numbers, racks,
+// and places on a host.
 #include "tools/launcher/hosts.h"
 
 #include "base/text.h"

@@ -1,5 +1,5 @@
-// Fuzzes checkpoint manifests. Their first line is a checksum that the inputs lack; it is added,
-// because otherwise nothing else would be parsed. A few inputs are read without it.
+// Fuzzes checkpoint manifests. The inputs lack the first line, a checksum without which the rest
+// would not be parsed. It is added to all but a few inputs.
 #include "training/checkpoint/manifest.h"
 
 #include "base/text.h"

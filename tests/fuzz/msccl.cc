@@ -1,5 +1,5 @@
-// Fuzzes algorithm files: MSCCL's XML, and rings as JSON. An accepted one has been proved; it is
-// exported, read again and proved again.
+// Fuzzes algorithm files: MSCCL's XML, and rings as JSON. Reading proves an algorithm. An accepted
+// algorithm is exported, read again and thus proved again.
 #include "collectives/interchange/json.h"
 #include "collectives/interchange/msccl_import.h"
 #include "collectives/proof/verify.h"

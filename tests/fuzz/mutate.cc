@@ -155,8 +155,8 @@ void Mutator::change(std::string& input) {
   }
 }
 
-// Makes few changes, because a parser refuses the input at the first wrong one and never reaches
-// the others.
+// Makes few changes, because a parser refuses the input at the first invalid change and never
+// reaches the later ones.
 std::string Mutator::next() {
   std::string input = corpus_[below(corpus_.size())];
   for (size_t changes = 1 + below(4); changes > 0; --changes) change(input);

@@ -15,7 +15,7 @@ class Mutator {
   std::string next();
 
  private:
-  size_t below(size_t bound);  // at random; 0 where `bound` is 0
+  size_t below(size_t bound);  // returns a random number below `bound`; 0 if `bound` is 0
   bool one_in(size_t count) { return below(count) == 0; }
   // A part of the input, usually a short one.
   struct Part {

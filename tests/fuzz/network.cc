@@ -1,6 +1,6 @@
-// Fuzzes networks: the files of ASTRA-sim, htsim, ns-3 and Slurm, and one-line descriptions. Paths
-// of an accepted network are computed from the first and last ranks to others, also around a failed
-// link.
+// Fuzzes networks: the files of ASTRA-sim, htsim, ns-3 and Slurm, and one-line descriptions. In an
+// accepted network, the paths from the first and last ranks to other ranks are computed, also
+// around a failed link.
 #include <algorithm>
 
 #include "tests/fuzz/target.h"

@@ -1,5 +1,5 @@
-// Fuzzes profiles of a model's layers. An accepted one is partitioned, or refused by the
-// partitioner.
+// Fuzzes profiles of a model's layers. The partitioner must partition or refuse each accepted
+// profile.
 #include <algorithm>
 #include <optional>
 
@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::optional<Profile> profile;
   fuzz::take("the.file",
              [&] { profile = profile_from_json(fuzz::text_of(data, size), "the.file"); });
-  // The work grows with the third power of the layers.
+  // The work grows with the third power of the number of layers.
   if (!profile || profile->layers.size() > 100) return 0;
   fuzz::take("layer", [&] {
     const Link link{.bandwidth = 1e9, .latency = 1e-6};

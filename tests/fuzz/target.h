@@ -37,7 +37,7 @@ Counts counts();
 // inputs.
 class InputFile {
  public:
-  // `name` is the file's own name.
+  // Creates the file. `name`: its name without a folder.
   explicit InputFile(const std::string& name);
   ~InputFile();
   InputFile(const InputFile&) = delete;

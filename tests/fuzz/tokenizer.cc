@@ -1,4 +1,4 @@
-// Fuzzes Hugging Face's tokenizer.json. With an accepted one a text is tokenized and detokenized.
+// Fuzzes Hugging Face's tokenizer.json. Each accepted tokenizer tokenizes and detokenizes a text.
 #include "training/data/tokenizer.h"
 
 #include "tests/fuzz/target.h"

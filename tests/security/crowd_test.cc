@@ -107,7 +107,7 @@ class Child {
 };
 
 // The crowd attacks while the job forms and while it computes.
-TEST(Crowd, DoesNotDisturbTheJob) {
+TEST(Crowd, CrowdDoesNotDisturbTheJob) {
   LocalRendezvous rendezvous;
   Child attacker([&] {
     crowd(rendezvous.port());

@@ -80,7 +80,8 @@ void Proxy::accept() {
   pair.connector = Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   const uint16_t elsewhere = route_ ? route_(pair.number) : 0;
   const auto there = bootstrap::resolve("127.0.0.1", elsewhere != 0 ? elsewhere : to_).front();
-  // The rank at this end sees a connection that ends at once, and tries again.
+  // If the acceptor cannot be reached, the connector's connection is closed at once, and the
+  // connector tries again.
   if (bootstrap::try_connect(there, Deadline::after(kPatience), pair.acceptor) != 0) return;
   const std::lock_guard lock(mutex_);
   heard_.emplace_back();

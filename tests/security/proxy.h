@@ -17,14 +17,14 @@ namespace tutti::testing {
 
 class Proxy {
  public:
-  // Data recorded on a connection (counted from 0) since its beginning.
+  // Data recorded on a connection since its beginning, in both directions.
   struct Heard {
     std::string by_connector;
     std::string by_acceptor;
   };
   // May modify bytes on their way to the acceptor; `before` bytes preceded them.
   using Meddle = std::function<void(size_t connection, size_t before, std::string& bytes)>;
-  // Returns the port that a connection is redirected to; 0: the usual one.
+  // Returns the port to which a connection is redirected; 0: the port `to`.
   using Route = std::function<uint16_t(size_t connection)>;
 
   explicit Proxy(uint16_t to, Meddle meddle = {}, Route route = {});

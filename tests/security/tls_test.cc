@@ -41,8 +41,8 @@ struct LargeRecords {
   bool right;
 };
 
-// Parameter: the kinds of records that the two ends use for large data. They have the same wire
-// format.
+// Parameter: the kind of records that each of the two ends uses for large data. Both kinds have the
+// same wire format.
 class TlsRecords : public ::testing::TestWithParam<LargeRecords> {};
 
 INSTANTIATE_TEST_SUITE_P(Ends, TlsRecords,
@@ -105,7 +105,7 @@ ssize_t say(ByteStream& stream, std::string_view head, std::string_view rest = {
   return stream.send(std::as_bytes(std::span(head)), std::as_bytes(std::span(rest)));
 }
 
-// Reads what is available; sets the error if the stream ends with one.
+// Reads the available data. Sets *error to the errno of a failed read, or to 0.
 std::string hear(ByteStream& stream, int* error = nullptr) {
   std::string text(1 << 20, '\0');
   const ssize_t got = stream.receive(text.data(), text.size());

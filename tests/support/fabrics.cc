@@ -8,8 +8,8 @@
 
 namespace tutti::testing {
 
-// UCX's hooks for freed memory also run in threads that have left the thread sanitizer, and crash
-// there.
+// Disables UCX's hooks for freed memory under the thread sanitizer: they also run in threads that
+// have left the sanitizer, and crash there.
 std::string lacks(std::string_view transport) {
 #ifdef __SANITIZE_THREAD__
   ::setenv("UCX_MEM_EVENTS", "n", 0);

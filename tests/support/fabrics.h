@@ -1,4 +1,4 @@
-// Availability of UCX and libfabric for tests.
+// Finds the transports that tests can use on this machine.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace tutti::testing {
 
-// Returns why ranks cannot use this transport here ("shm", "ucx" ...); empty if they can.
+// Returns the reason why ranks cannot use this transport here ("shm", "ucx" ...), or an empty text
+// if they can.
 std::string lacks(std::string_view transport);
 
 // Returns "shm", "tcp", and "ucx" and "ofi" if available.

@@ -1,4 +1,4 @@
-// GPUs for a test's ranks: the emulated ones, or those of the machine.
+// Assigns GPUs to a test's ranks: emulated GPUs, or the real GPUs of the machine.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,9 @@ namespace tutti::testing {
 // Returns rank `rank`'s GPU. Ranks share GPUs if the machine has fewer (tools/gpu_check).
 inline int gpu_of(int rank) { return rank % cuda::device_count(); }
 
-// True if `ranks` threads share GPUs and thus contexts: then no rank may allocate or load anything
-// while another one's kernel waits for it, because the driver may wait for that kernel.
+// Returns true if `ranks` threads share GPUs and therefore contexts. Then no rank may allocate or
+// load anything while the kernel of another rank waits for it, because the driver may wait for that
+// kernel.
 inline bool share_gpus(int ranks) { return ranks > cuda::device_count(); }
 
 // Copies between GPU memory and pageable host memory after all work in the stream has ended; blocks

@@ -1,4 +1,5 @@
-// Resources that a process still holds: none may remain after a communicator is destroyed.
+// Finds resources that a process still holds and that must not remain after a communicator is
+// destroyed.
 #pragma once
 
 #include <cstddef>

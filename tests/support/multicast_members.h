@@ -11,8 +11,8 @@
 // or if there are more than `most` devices. If ranks are threads, the addresses are those at which
 // the ranks themselves map the memory.
 //
-// Defined by tests/support/fake_cuda:driver, which the test GPU's kernels link. Other code finds it
-// by dlsym.
+// The library tests/support/fake_cuda:driver, which the test GPU's kernels link, defines this
+// function. Other code finds the function by dlsym.
 extern "C" size_t cuFakeMulticastMembers(const void* address, size_t bytes, void** members,
                                          size_t most);
 // Returns the number of calls of cuFakeMulticastMembers() in this process.

@@ -1,5 +1,5 @@
-// A program under test as a child process, with limits on all waits: exceeding one fails the test
-// and kills the process.
+// A program under test as a child process. All waits have time limits; if one is exceeded, the test
+// fails and the process is killed.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +13,7 @@
 
 namespace tutti::testing {
 
-// A generous time limit, which only a hang exceeds.
+// Time limit that only a hang exceeds.
 inline constexpr std::chrono::seconds kPatience{60};
 
 struct Result {
@@ -26,17 +26,19 @@ class Process {
  public:
   using Environment = std::map<std::string, std::string>;
 
-  // Starts in its own process group, with `environment` added to this process's.
+  // Starts the command in its own process group. `environment` is added to this process's
+  // environment.
   explicit Process(std::vector<std::string> command, Environment environment = {});
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
-  ~Process();  // kills it, unless it was finished
+  ~Process();  // kills the process unless finish() was called
 
   pid_t pid() const { return pid_; }
   // Reads standard output up to and including the `count`-th line in total; returns all lines so
   // far.
   std::vector<std::string> read_lines(size_t count);
-  // Reads everything and waits for the end of the process.
+  // Reads all output and waits for the end of the process. If `limit` passes before, the test
+  // fails.
   Result finish(std::chrono::milliseconds limit = kPatience);
 
  private:
@@ -49,7 +51,7 @@ class Process {
   std::string text_;
 };
 
-// Waits for the end of any process, not only of children.
+// Waits for the end of a process, which need not be a child.
 class Watched {
  public:
   explicit Watched(pid_t pid);

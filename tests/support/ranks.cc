@@ -55,7 +55,7 @@ Outcome run(const std::vector<Job>& jobs, const std::function<void(const Job&)>&
       }
     });
   }
-  threads.clear();  // joins
+  threads.clear();  // joins the threads
   return outcome;
 }
 
@@ -100,7 +100,7 @@ Job LocalRendezvous::job(int rank, int size) {
   Job job = plain_job(rank, size, token_);
   job.master_address = address_;
   job.master_port = port_;
-  // A single rank has no peers to listen for.
+  // A single rank has no peers, so it does not listen.
   if (rank == 0 && size > 1) job.listen_fd = release_listener();
   return job;
 }

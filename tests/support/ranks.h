@@ -24,8 +24,8 @@ class LocalRendezvous {
   // Transfers the descriptor to rank 0's Control.
   int release_listener() { return listener_.release(); }
 
-  // Returns a rank's job, whose fields may be changed. Rank 0's job owns the listener: call it
-  // once.
+  // Returns a rank's job, whose fields may be changed. The job of rank 0 takes the listener, so
+  // call job(0, size) only once.
   Job job(int rank, int size);
 
  private:

@@ -13,8 +13,8 @@ namespace tutti::tool::chaos {
 
 std::string namespace_file(const std::string& name) { return cat("/run/netns/", name); }
 
-// Runs `work` on a new thread. setns() changes the network namespace of the calling thread only, so
-// this process's other threads stay in theirs.
+// Runs `work` on a new thread, because setns() changes the network namespace of the calling thread
+// only. The other threads of this process keep their namespaces.
 int in_namespace(const std::string& name, const std::function<int()>& work) {
   int error = 0;
   std::thread([&] {

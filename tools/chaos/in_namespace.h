@@ -6,8 +6,8 @@
 
 namespace tutti::tool::chaos {
 
-// Calls `work` on a new thread in the named namespace ("": the current one). Returns 0, or the
-// errno that `work` returned or that entering the namespace failed with.
+// Calls `work` on a new thread in the named namespace ("": the current one). Returns the result of
+// `work` (0 or an errno), or the errno with which entering the namespace failed.
 int in_namespace(const std::string& name, const std::function<int()>& work);
 
 // Returns the path of the file that represents the namespace to `ip netns`.

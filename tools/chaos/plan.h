@@ -22,11 +22,12 @@ enum class Kind : uint8_t {
   clock,     // the wall clock of the command and its descendants jumps, for a while or permanently
   drop,      // packets between two hosts are dropped, for a while or permanently
   lose,      // a host is lost: its packets are dropped silently, and its processes are killed
-  abort,     // at a message, the rank aborts the communicator that sends it
+  abort,     // at a message, the rank aborts the communicator whose call sends the message
   swap,      // two words of a message over TCP are swapped
 };
 
-// Longest network outage, in ms, that a job must survive without an error.
+// Longest partition, in ms, that a job must survive without an error, and longest cut that is
+// drawn.
 inline constexpr uint64_t kShortCutMs = 4000;
 
 // Value of `rank` that means the command itself.
@@ -57,7 +58,7 @@ bool has_fault(const Plan& plan, Kind kind);
 
 // Returns true if ranks must continue as if the fault had not happened.
 bool is_harmless(const Fault& fault);
-// Returns true if the other ranks can continue without the victims.
+// Returns true if some ranks can continue after the fault.
 bool is_survivable(const Fault& fault);
 // Returns true if an error must name the fault's rank.
 bool has_victim(const Fault& fault);

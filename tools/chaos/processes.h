@@ -19,7 +19,7 @@ std::vector<pid_t> descendants();
 // Returns the process of each rank: the outermost descendant with RANK in its environment.
 std::map<int, pid_t> rank_processes();
 
-// Returns true if the process runs in that network namespace of `ip netns`.
+// Returns true if the process runs in the network namespace `name` of `ip netns`.
 bool is_in_namespace(pid_t pid, const std::string& name);
 
 // Returns a text: "1234 (sleep 100)".
@@ -32,7 +32,7 @@ bool is_mapped(const std::string& file);
 // so that its exit code is valid. A stopped process cannot end by itself before the signal.
 bool kill_alive(pid_t pid);
 
-// Kills all descendants. Returns when none is left, except processes that the kernel cannot end.
+// Kills all descendants. Returns when none is left, or after 5 s if the kernel cannot end some.
 void kill_descendants();
 
 }  // namespace tutti::tool::chaos

@@ -286,7 +286,7 @@ class Trial {
   Fd out_;
   Fd err_;
   Clock::time_point started_;
-  Clock::time_point last_event_;  // time of the last fault, or of the start
+  Clock::time_point last_event_;  // time of the start, or of a fault's last beginning or end
   std::optional<Clock::time_point> complete_;
   bool ended_ = false;
   Outcome outcome_;

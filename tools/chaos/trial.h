@@ -31,7 +31,8 @@ struct Conditions {
   // Number of ranks that the command starts on this host. The times of faults count from the start
   // of the last of these ranks.
   size_t ranks = 0;
-  // Time that the command may take after the last fault, or after its start if there is no fault.
+  // Maximum time from the command's start, or from the last beginning or end of a fault, to its
+  // end.
   std::chrono::milliseconds limit = std::chrono::hours(24);
 };
 
@@ -39,7 +40,7 @@ struct Outcome {
   bool hung = false;
   int code = 0;               // shell exit code; undefined if it hung
   double seconds = 0;         // seconds from start to end
-  double seconds_after = 0;   // seconds from the last fault to the end
+  double seconds_after = 0;   // seconds from the last beginning or end of a fault to the end
   size_t ranks = 0;           // largest number of simultaneous ranks
   std::vector<Fault> struck;  // the plan's faults that struck
   std::string out;

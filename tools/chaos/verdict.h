@@ -11,20 +11,21 @@
 namespace tutti::tool::chaos {
 
 struct Demands {
-  bool survives = false;  // true: the command must exit with 0 if a rank survives
-  // regular expression whose matches in the output must equal those of a run without faults; empty:
-  // outputs are not compared
+  // true: the command must exit with 0 if a rank survives; false: only after harmless faults
+  bool survives = false;
+  // regular expression whose last match in the output of a command that exits with 0 must equal the
+  // last match in a run without faults; empty: outputs are not compared
   std::string same_output;
   double tolerance = 0;  // relative tolerance of numbers in the matches of same_output
 };
 
 struct Verdict {
-  bool missed = false;  // true if no fault struck
+  bool missed = false;  // true if the plan has faults but none struck
   bool survived = false;
   bool hung = false;
   bool wrong = false;
   bool leaked = false;
-  // true if an error named the fault's rank; nothing: no rank has to be named
+  // true if errors named all ranks that they must name; nothing: no rank has to be named
   std::optional<bool> named;
   std::vector<std::string> problems;  // empty: the trial passed
 };

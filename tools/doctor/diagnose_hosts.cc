@@ -110,8 +110,8 @@ void check_versions(const Hosts& hosts, Findings& findings) {
   }
 }
 
-// Reports a setting whose values differ. Ranks compare these settings during the handshake and fail
-// if they differ.
+// Reports a setting whose values differ between hosts. If it is a setting that ranks compare during
+// the handshake (`wire`), ranks would fail, and the finding is an error; otherwise a warning.
 void compare_setting(const Hosts& hosts, const SettingInfo& info, Findings& findings) {
   const std::string name(info.name);
   const auto found = camps(hosts, [&](const HostFacts& host) {

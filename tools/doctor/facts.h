@@ -34,19 +34,19 @@ struct TokenFacts {
   // such as "TUTTI_TOKEN" or "TUTTI_TOKEN_FILE=/path"; empty: there is no token
   std::string source;
   std::string fingerprint;  // HMAC of the doctor's nonce with the token; never shown
-  std::string problem;      // reason why the file cannot be used; empty: it can
+  std::string problem;      // reason why the file cannot be used; empty: no problem
 };
 
 struct RendezvousFacts {
   std::string file;      // path of the file; empty: none is set
   std::string address;   // address of rank 0 of a job, as the file contains it
   bool answers = false;  // true if a process listens there
-  std::string problem;   // reason why ranks could not meet there; empty: they could
+  std::string problem;   // reason why ranks could not meet there; empty: no problem
 };
 
 struct FabricFacts {
   std::string name;
-  std::string problem;  // reason why it cannot be used; empty: it can
+  std::string problem;  // reason why the fabric cannot be used; empty: no problem
   std::string version;
   std::vector<std::string> devices;
 };
@@ -80,7 +80,7 @@ struct HostFacts {
   std::map<std::string, std::string> settings;  // settings that differ from their defaults
   std::vector<std::string> setting_problems;    // wrong values of settings
   std::vector<std::string> setting_warnings;  // settings without effect, for example misspelt names
-  std::string tune_problem;  // reason why TUTTI_TUNE_FILE cannot be used; empty: it can
+  std::string tune_problem;  // reason why TUTTI_TUNE_FILE cannot be used; empty: no problem
   TokenFacts token;
   RendezvousFacts rendezvous;
   std::vector<FabricFacts> fabrics;
@@ -89,7 +89,7 @@ struct HostFacts {
   double clock_error = 0;   // error bound of the offset, in seconds
 
   std::vector<Rail> rails;
-  std::string rail_problem;  // reason why the host cannot listen; empty: it can
+  std::string rail_problem;  // reason why the host cannot listen; empty: no problem
 };
 
 Json to_json(const HostFacts& facts);
@@ -99,7 +99,7 @@ Rail rail_from_json(const Json& json);
 
 // The result of one attempt to connect from a host to another over one rail.
 struct Reach {
-  int from = 0;  // indices of the hosts
+  int from = 0;  // `from` and `to`: indices of the hosts
   int to = 0;
   int rail = 0;
   std::string address;    // address of the other host
@@ -110,11 +110,10 @@ struct Reach {
   bool bulk = false;      // true if the doctor there also received more than a few packets
   int packet = 0;         // bytes of the largest packet that this host's interface accepts
   int common_packet = 0;  // bytes of the largest packet that both ends accept
-  // True if an unfragmented datagram was answered: a small one, one of `packet` bytes, and one of
-  // `common_packet` bytes.
-  bool small_arrived = false;
-  bool full_arrived = false;
-  bool common_arrived = false;
+  // True if an unfragmented datagram of the given size was answered.
+  bool small_arrived = false;   // a small datagram
+  bool full_arrived = false;    // a packet of `packet` bytes
+  bool common_arrived = false;  // a packet of `common_packet` bytes
 };
 
 Json to_json(const Reach& reach);

@@ -21,7 +21,7 @@ namespace tutti::tool {
 // Connects to the doctor's process on one host through pipes.
 class HostLink {
  public:
-  // Starts the process. `host` may be empty: this host, without a remote shell.
+  // Starts the process. An empty `host` means this host, without a remote shell.
   explicit HostLink(const std::string& host);
   ~HostLink();
   HostLink(const HostLink&) = delete;
@@ -62,7 +62,8 @@ class Hosts {
 
   // Gathers the facts of each host, including its clock's offset.
   const std::vector<HostFacts>& look();
-  // Tests every ordered pair of the hosts that answer, and adds the rails to the facts.
+  // Makes the hosts listen, adds their rails to the facts, and tests every ordered pair of the
+  // hosts that answer.
   std::vector<Reach> reach();
 
   const std::vector<HostFacts>& facts() const { return facts_; }

@@ -12,14 +12,14 @@
 
 namespace tutti::tool {
 
-// Returns the hosts that get ranks of a job, each with as many slots as ranks. Without `hosts`:
-// this host.
+// Returns the hosts that get ranks of a job, each with as many slots as ranks. If `hosts` is empty,
+// returns this host only.
 std::vector<Host> with_ranks(int ranks, const std::vector<Host>& hosts);
 std::vector<int> ranks_of(const std::vector<Host>& dealt);
 
-// Rounds of pairs to measure. The pairs of a round are disjoint and measured at the same time.
-// Between hosts, one rank of each host is measured. Within a host, every pair of ranks is measured
-// or, if there are very many, a sample of them.
+// Returns the pairs to measure, in rounds. The pairs of a round are disjoint and measured at the
+// same time. Between hosts, the first rank of each host is measured with that of every other host;
+// within a host, every pair of ranks. If there are very many pairs, a sample is measured.
 using bench::Round;
 std::vector<Round> rounds_of_pairs(const std::vector<int>& ranks_of_hosts);
 

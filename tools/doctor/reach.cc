@@ -34,7 +34,7 @@ constexpr milliseconds kAnswerWithin{3000};
 constexpr size_t kBulkBytes = 64 << 10;
 constexpr size_t kMostGuests = 1024;
 constexpr size_t kMostAtATime = 32;
-constexpr int kDatagrams = 8;  // at most this many are sent, of which one must arrive
+constexpr int kDatagrams = 8;  // maximum number of datagrams sent, one of which must be answered
 // Pause between two datagrams. It is random, because hosts that send at the same moment could
 // overflow the receiver's buffer each time.
 constexpr int kShortestPause_ms = 60;
@@ -84,7 +84,8 @@ std::string mark(std::string_view nonce, size_t bytes) {
   return text;
 }
 
-// Returns true if a packet of this size arrives. The answer is small.
+// Returns true if the doctor at `there` answers a datagram whose packet has this size. The answer
+// is small.
 bool packet_arrives(const SocketAddress& there, const std::string& own, size_t packet,
                     std::string_view nonce) {
   const size_t bytes = std::min(packet, kLargestPacket) - header_bytes(there.family());
@@ -188,8 +189,9 @@ struct PendingClient {
   size_t received = 0;
 };
 
-// Reads from a client. Returns false if the connection must be closed: it is complete, closed or
-// not authenticated.
+// Reads from a client, and answers after the nonce and after the bulk data. Returns false if the
+// connection must be closed, because the client has closed it, has sent a wrong nonce, or cannot be
+// answered.
 bool attend(PendingClient& guest, const std::string& nonce) {
   std::array<char, 16 << 10> block;
   const ssize_t got = ::recv(guest.socket.get(), block.data(), block.size(), 0);

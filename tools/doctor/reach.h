@@ -17,10 +17,10 @@ namespace tutti::tool {
 // doctor` share.
 inline constexpr size_t kNonceBytes = 32;
 
-// Returns the numeric addresses on which ranks of this host would listen: the addresses of
-// TUTTI_INTERFACE or, if that is not set, the address from which packets to rank 0's host
-// (`towards`) are sent. Rank 0's host uses an address to which `host` resolves. Throws Error if
-// there is no such address.
+// Returns the numeric addresses on which ranks of this host would listen. If TUTTI_INTERFACE is
+// set, they are its addresses. Otherwise it is the source address of packets to rank 0's host
+// (`towards`) or, without a route there and on rank 0's host itself (empty `towards`),
+// reachable_address(host). Throws Error if there is no such address.
 std::vector<std::string> addresses_of_ranks(const std::string& host, const std::string& towards);
 
 // Listens and answers in a separate thread while the object exists.

@@ -18,11 +18,11 @@ struct Listener {
 // Listens on `address`, on a port chosen by the system. Throws Error if that fails.
 Listener listen_on(const std::string& address);
 
-// Returns the numeric address at which other hosts reach this machine. This is the first of these
-// addresses that exists: the address of `interface` (a network interface or an address), if given;
-// the address to which `host` resolves, if that address belongs to this machine and is not
-// loopback; the address of the default route; the first global address of an interface that is up.
-// Throws Error if none exists.
+// Returns the numeric address at which other hosts reach this machine. If `interface` (the name or
+// an address of a network interface) is not empty, it is the address of that interface. Otherwise
+// it is the first of these that exists and is neither loopback nor link-local: an address of this
+// machine to which `host` resolves; the address of the default route; an address of an interface
+// that is up. Throws Error if there is no such address.
 std::string reachable_address(const std::string& host, const std::string& interface);
 
 }  // namespace tutti::tool

@@ -53,7 +53,7 @@ class AgentSink {
  public:
   virtual ~AgentSink() = default;
   virtual void on_listening(const std::string& address, uint16_t port) = 0;
-  // Output bytes of a rank. `end` is true for the last bytes of the stream, which may be none.
+  // A rank has written `bytes`. `end`: the stream has ended; `bytes` may then be empty.
   virtual void on_output(int rank, Stream stream, std::string_view bytes, bool end) = 0;
   // A rank has ended. If several ended since the last poll, those killed by a signal are reported
   // first, because they are the more likely cause.
@@ -69,7 +69,7 @@ class Agent {
   // Opens the socket on which rank 0 will listen.
   virtual void listen() = 0;
   virtual void start(const std::string& master_address, uint16_t master_port) = 0;
-  // Notifies this host's ranks that a rank of another host has ended.
+  // Notifies the agent's ranks that another rank has ended.
   virtual void tell(const RankExit& exit) = 0;
   // Sends a signal to the process groups of all ranks.
   virtual void signal_ranks(int number) = 0;

@@ -56,8 +56,8 @@ class Reporter : public AgentSink {
 class AgentProcess {
  public:
   int run() {
-    // Only the launcher ends an agent. A signal to the agent ends the ranks, as a closed input
-    // does.
+    // A signal ends the agent and its ranks, as the end of the input does. SIGPIPE does not,
+    // because failed writes report the error.
     SignalInbox signals({SIGINT, SIGTERM, SIGHUP, SIGPIPE});
     loop_.watch(signals.fd(), [&] {
       for (int number : signals.take()) connected_ = connected_ && number == SIGPIPE;

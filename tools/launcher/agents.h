@@ -1,5 +1,5 @@
-// Combines several agents behind the interface of one: this host's and those that this process
-// started on other hosts.
+// Combines several agents behind the interface of one agent: the agent of this host, and those that
+// this process started on other hosts.
 #pragma once
 
 #include <map>

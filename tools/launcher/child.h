@@ -27,14 +27,14 @@ struct ChildSpec {
   std::vector<std::string> command;  // program, which is looked up in PATH, and its arguments
   // variables that are added to this process's environment
   std::map<std::string, std::string> environment;
-  std::string directory;  // working directory; empty: this process's
+  std::string directory;  // working directory; empty: that of this process
   std::vector<int> pus;   // hardware threads to which it is bound; empty: not bound
   int in = -1;            // descriptor of standard input; -1: /dev/null
   int out = -1;           // descriptor of standard output; -1: this process's own
   int err = -1;
   std::vector<int> inherited;    // descriptors to keep open under the same number
   bool die_with_parent = false;  // true: the process is killed when the calling thread ends
-  const Guard* guard = nullptr;  // kills the process group if this process dies; null: nothing does
+  const Guard* guard = nullptr;  // kills the process group if this process dies; null: no guard
   // Limit of open files of the program; nothing: the same limit as for this process.
   std::optional<rlimit> open_files;
 };

@@ -14,7 +14,7 @@ class EventLoop {
   void watch(int fd, std::function<void()> on_ready);
   void unwatch(int fd);
   // Waits until a descriptor is ready or `at_most` has passed, and calls the callback of each ready
-  // one.
+  // descriptor.
   void run_once(std::chrono::milliseconds at_most);
 
  private:

@@ -29,10 +29,10 @@ std::vector<Host> parse_hosts(const std::vector<std::string>& words);
 // Returns the text that parse_hosts() parses.
 std::string to_text(const std::vector<Host>& hosts);
 
-// Reads a host file of Open MPI (`host slots=4 max_slots=8`), of MPICH (`host:4`), or of names,
-// each repeated once per slot; `rack=row2.rack7` may follow; # begins a comment. Slots are not
-// given if no line has a number and no name is repeated. Throws Error(invalid_argument) with file
-// and line.
+// Reads a host file in the format of Open MPI (`host slots=4 max_slots=8`) or MPICH (`host:4`), or
+// a list of names, in which each name is repeated once per slot. Each line may end with
+// `rack=row2.rack7`; # begins a comment. If no line has a number and no name is repeated, all slots
+// are 0 (not given). Throws Error(invalid_argument) that names the file and the line.
 std::vector<Host> read_host_file(const std::string& path);
 
 // The allocation of a batch system: hosts and slots, in the order of the batch system.
@@ -43,13 +43,14 @@ struct Allocation {
   bool only_here = false;    // true if the allocation has no other host than this one
 };
 
-// Returns the allocation of this process; nothing outside an allocation, and in a step that already
-// has ranks.
+// Returns the allocation of this process. Returns nothing outside an allocation, and in a Slurm
+// step whose processes are already ranks.
 std::optional<Allocation> find_allocation(const Environment& environment);
 
-// Returns the ranks of each host, in order. A host gets no ranks if the hosts before it have slots
-// for all. Without slots, the hosts' numbers of ranks differ by at most one. Throws
-// Error(invalid_argument) if there are too many ranks.
+// Returns the ranks of each host, in the order of the hosts. If slots are given, hosts without a
+// rank are possible. Otherwise each host gets at least one rank, and the numbers of ranks differ by
+// at most one. Throws Error(invalid_argument) if there are more ranks than slots or, without slots,
+// fewer ranks than hosts.
 std::vector<std::vector<int>> deal_ranks(int ranks, const std::vector<Host>& hosts, MapBy map);
 
 // Returns the total number of slots; 0: not given.

@@ -35,16 +35,17 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Time after the first failure in which the other ranks may end by themselves with their own
-// errors. Then they get SIGTERM, and then SIGKILL, so that all have ended within 5 s.
+// Times after the first failure: during kGrace the other ranks may end by themselves with their own
+// errors; then they get SIGTERM, and after kKillAfter SIGKILL. All ranks have ended within 5 s.
 constexpr milliseconds kGrace{3000};
 constexpr milliseconds kKillAfter{4000};
 constexpr milliseconds kGiveUpAfter{4700};
 // Time for ranks to clean up after Ctrl-C or SIGTERM. A second signal kills them at once.
 constexpr milliseconds kCleanUp{30000};
 
-// Returns the environment for ranks of other hosts: the variables of this process, except those
-// that describe its own place in a job.
+// Returns the variables of this process that ranks of other hosts get: settings of Tutti, UCX and
+// libfabric, and OMP_NUM_THREADS. TUTTI_RACK and TUTTI_HOST are excluded, because they describe
+// this host only.
 std::map<std::string, std::string> portable_environment() {
   std::map<std::string, std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -350,7 +351,7 @@ class Launch : public AgentSink {
   bool gave_up_ = false;
   int stop_signal_ = 0;
   bool ending_ = false;  // true if this process is ending the ranks
-  // The first rank that failed, and ranks that were killed during the shutdown.
+  // the first rank that failed, and ranks killed by signals between its failure and the shutdown
   std::vector<RankExit> failed_exits_;
   std::vector<int> ended_well_;        // ranks that exited with code 0 before the first failure
   std::vector<std::string> failures_;  // failures of agents

@@ -32,9 +32,9 @@ struct LaunchOptions {
   int processes() const { return ranks + spares; }
 };
 
-// Runs the job. Returns the exit code of the first failure that was not tolerated (128 + N for
-// signal N), or 0. If all failures were tolerated until no active rank was left, returns the code
-// of the last failure.
+// Runs the job. Returns 0, or the exit code of the first failure that was not tolerated (128 + N if
+// signal N killed a rank or stopped the job). If all failures were tolerated until no active rank
+// was left, returns the exit code of the last one. Returns 1 if the ranks' output was lost.
 int launch(const LaunchOptions& options);
 
 // Returns true in a process that a launcher started as a rank of a job. Such a process must join

@@ -39,9 +39,9 @@ std::string in_mib(int64_t bytes) { return cat((bytes + (1 << 19)) >> 20, " MiB"
 OutOfMemoryWatch::OutOfMemoryWatch(std::string root) : root_(std::move(root)) {
   groups_ = control_groups("memory", root_);
   const bool has_first = std::ranges::any_of(groups_, &ControlGroup::is_first_version);
-  // If both versions of control groups are mounted, version 1 counts memory. In a container, a path
-  // may be the host's although the mount is the container's own group, so that the path does not
-  // exist.
+  // If both versions of control groups are mounted, version 1 counts memory. In a container, /proc
+  // may show a path of the host, while only the container's own group is mounted. Such a path does
+  // not exist here and is removed.
   std::erase_if(groups_, [&](const ControlGroup& group) {
     return group.is_first_version != has_first || !fs::is_directory(group.path);
   });

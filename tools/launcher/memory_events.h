@@ -15,9 +15,10 @@ class OutOfMemoryWatch {
   // Starts to watch. `root`: directory that contains /proc and /sys.
   explicit OutOfMemoryWatch(std::string root = "");
 
-  // Returns an explanation of the death by signal 9 of `killed` processes of this group since the
-  // last call (or the start): "by the kernel's out-of-memory killer ..."; empty if the kernel did
-  // not kill them.
+  // Explains why `killed` processes of this control group have died of signal 9 since the last call
+  // (or the start): "by the kernel's out-of-memory killer ...", preceded by "probably" if the
+  // kernel's count for this group does not include all of them. Returns an empty text if the kernel
+  // has killed no process of this group or host.
   std::string explain(int killed);
 
  private:

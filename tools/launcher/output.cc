@@ -82,9 +82,9 @@ std::set<int> Output::ranks_with_first(const Line& line) const {
   return ranks;
 }
 
-// Returns the rank whose first line is shown next. That is the rank with the oldest line, unless
-// the same line also waits behind others at another rank: the lines before that copy are shown
-// first, so that equal lines of several ranks are collapsed.
+// Returns the rank whose first waiting line is shown next: the oldest first line that does not also
+// wait behind other lines at another rank. Showing those other lines first allows equal lines to be
+// collapsed. If every first line waits elsewhere too, returns `oldest`.
 int Output::choose(int oldest) const {
   int chosen = oldest;
   Clock::time_point since = Clock::time_point::max();

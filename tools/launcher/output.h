@@ -45,8 +45,8 @@ class Output {
   // them.
   static constexpr int64_t kOnScreen = 20;
 
-  // Returns up to kTailLines last lines of the rank's standard error, with prefixes; empty if the
-  // last of them is still on the screen. Call finish() first.
+  // Returns up to kTailLines last lines of the rank's standard error, with prefixes if lines have
+  // them. Returns an empty text if the last one is still on the screen. Call finish() first.
   std::string tail(int rank) const;
 
   // Returns true if the reader of standard output has exited (`| head`).
@@ -64,7 +64,7 @@ class Output {
   };
   struct Shown {
     std::string text;
-    int64_t position;  // number of lines of all ranks that were shown before it
+    int64_t position;  // number of lines of all ranks that had been shown, including this line
   };
   using Source = std::pair<int, Stream>;
 
@@ -87,7 +87,7 @@ class Output {
   // key: rank; value: its waiting lines in order, at least one
   std::map<int, std::deque<Line>> waiting_;
   size_t waiting_lines_ = 0;
-  // For each text: the number of each rank's waiting lines with this text.
+  // key: stream and text of waiting lines; value: for each rank, its number of such lines
   std::map<std::pair<Stream, std::string>, std::map<int, int>> waiting_texts_;
   std::map<int, std::deque<Shown>> tails_;
 };

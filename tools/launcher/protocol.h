@@ -2,7 +2,7 @@
 // the agent's standard input and output.
 //
 //   launcher to agent                              agent to launcher
-//   {"do":"job", ... HostJob}     first            {"event":"ready"}    first: it has its job
+//   {"do":"job", ... HostJob}     first            {"event":"ready"}    first: the job has arrived
 //   {"do":"listen"}               rank 0's host    {"event":"listening","address":A,"port":P}
 //   {"event":"output","rank":R,"stream":S,"bytes":B,"end":E}
 //   {"do":"start","address":A,"port":P}            {"event":"exit", ... RankExit}

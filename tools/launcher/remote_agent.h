@@ -40,8 +40,8 @@ class RemoteAgent : public Agent {
   AgentSink& sink_;
   std::string host_;
   std::string shell_;    // name of the remote shell, for messages
-  bool is_alone_;        // true if no other hosts are reached through it
-  std::set<int> ranks_;  // living ranks of all hosts that are reached through it
+  bool is_alone_;        // true if no other hosts are reached through this one
+  std::set<int> ranks_;  // living ranks of this host and of the hosts reached through it
   pid_t pid_ = -1;
   Fd to_;
   Fd from_;

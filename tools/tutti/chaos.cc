@@ -92,8 +92,9 @@ bool any_has_fault(const std::vector<Plan>& plans, chaos::Kind kind) {
   return std::ranges::any_of(plans, [&](const Plan& plan) { return has_fault(plan, kind); });
 }
 
-// Checks the options before the command runs, because a run may take long. Returns the plans of a
-// file. Random plans need the number of ranks, so they are drawn later.
+// Checks the options before the command runs, because a run may take long. If --plan is a file,
+// returns its plans. Otherwise returns none, because random plans need the number of ranks, which
+// is only known after the first run.
 std::vector<Plan> check(ChaosOptions& options) {
   const std::string& expression = options.demands.same_output;
   if (!expression.empty()) chaos::matches(expression, "");

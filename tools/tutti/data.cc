@@ -85,8 +85,9 @@ void print_mixture(const std::vector<Set>& sets, const DataOptions& options) {
   }
 }
 
-// Checks the samples of ranks. Returns the exit code: 1 if a sample is missed or repeated, or if
-// two epochs have the same order.
+// Checks the samples of ranks. Returns the exit code: 1 if an epoch misses or repeats a sample, if
+// two epochs have about the same order, or if a run that is resumed on more ranks has other
+// samples.
 int check_epochs(const std::vector<Set>& sets, const DataOptions& options) {
   training::EpochCheckOptions check = options.check;
   for (const Set& set : sets)

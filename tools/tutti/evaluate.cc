@@ -37,7 +37,7 @@ struct EvaluateOptions {
   std::string json;
 };
 
-// The tokens to predict, and the size of their text in bytes; 0: unknown.
+// The tokens to predict, and the size of their text in bytes (0: unknown).
 struct Text {
   std::vector<int32_t> tokens;
   std::optional<training::TokenFile> file;

@@ -1,4 +1,5 @@
-// tutti explain: shows the chosen algorithm of a call, the predicted time of each, and the reason.
+// tutti explain: shows the algorithm chosen for a call, the predicted time of each algorithm, and
+// the reason for the choice.
 #include "tools/tutti/explain.h"
 
 #include <algorithm>
@@ -60,7 +61,7 @@ CallToPlan wanted_of(const ExplainOptions& options) {
           .at_least = grade_wanted(collective, options.deterministic)};
 }
 
-// Returns the bottleneck of a call: a host's network card, its cores, or latency.
+// Returns the bottleneck of a call as text: the network card of a host, a core, or latency.
 std::string bound_of(const Prediction& p, const tutti::Hosts& hosts) {
   constexpr double kMost = 0.6;  // a part busy for this fraction of the time is the bottleneck
   const auto part = [&](double busy) {

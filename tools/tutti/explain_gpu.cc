@@ -17,7 +17,7 @@ namespace tutti::tool {
 
 namespace {
 
-// Returns the protocol or, if no slots are needed, the way in which messages are sent.
+// Returns the name of the protocol or, for a kernel that needs no slots, of its way of sending.
 std::string way_of(const GpuChoice& choice) {
   return std::string(choice.way == GpuWay::slots ? name(choice.protocol) : name(choice.way));
 }

@@ -22,8 +22,9 @@ void add_host_options(Command& command, HostOptions& options);
 // host. Throws Error(invalid_argument) for invalid options.
 std::vector<Host> find_hosts(const HostOptions& options);
 
-// Returns `asked` or, if that is 0, the total of all hosts' slots. If no slots are given, returns
-// the number of hosts (at least 1) times the number of cores that this process may use.
+// Returns `asked` or, if that is 0, the total of all hosts' slots. If `hosts` is empty and a batch
+// system has allocated this host only, returns the slots of that allocation. Otherwise returns the
+// number of hosts (at least 1) times the number of cores that this process may use.
 int ranks_of_job(int asked, const std::vector<Host>& hosts);
 
 }  // namespace tutti::tool

@@ -41,7 +41,7 @@ constexpr const char* kCompiler = "gcc " __VERSION__;
 
 struct TransportState {
   std::string name;
-  std::string problem;  // reason why it cannot be used; empty: it can
+  std::string problem;  // reason why the transport cannot be used; empty: no problem
   std::string detail;   // further information
 };
 
@@ -92,8 +92,8 @@ std::string shown(const SettingInfo& info, const SettingValue& value) {
   return value.text;
 }
 
-// Returns the placement of ranks on this host by `tutti run -n N`; null if it is unknown, or if
-// there are several hosts.
+// Describes how `tutti run -n N` places ranks on this host. The NUMA node or cache of a rank is
+// null if it is unknown, or if the rank's cores span several.
 Json describe_ranks(int ranks) {
   const Placement placement = place_ranks(ranks);
   Json list = Json::array();

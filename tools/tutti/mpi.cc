@@ -30,7 +30,7 @@ struct MpiLibrary {
   std::string title;
   std::string soname;  // name of the shared library to which programs and the interposer are linked
   std::vector<std::string>
-      // targets of the links mpirun and mpiexec; none: the launcher's name does not matter
+      // names of the files to which the links mpirun and mpiexec lead; empty: any launcher is used
       launchers;
   // Returns the launcher options that set an environment variable of the program's processes.
   std::vector<std::string> (*variable)(const std::string& name, const std::string& value);

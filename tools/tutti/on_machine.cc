@@ -37,8 +37,8 @@ std::vector<Place> places_of(const MachineQuestion& question) {
   return places;
 }
 
-// Returns the path class between hosts. `auto` selects the fastest measured class, or the class for
-// which this host has a card.
+// Returns the path class between hosts. `auto` selects the fastest measured class. If no fabric was
+// measured, it selects the class for which this host has a card, or tcp.
 PathClass fabric_of(const Transports& transports, const CostModel& model) {
   if (transports.fabric != "auto") return parse_path_class(transports.fabric).value();
   if (const auto measured = fabrics_quicker_than_tcp(model)) {

@@ -52,7 +52,8 @@ struct PartitionOptions {
 
 // --- Input ---
 
-// Returns the link between `ends` nodes or ranks. A single node or rank needs no link.
+// Returns the link that connects `ends` nodes or ranks. Throws if there are several of them and no
+// bandwidth is given.
 training::pipeline::Link link_of(const LinkOptions& options, const char* name, int ends,
                                  const char* what) {
   const uint64_t bandwidth = options.bandwidth.empty() ? 0 : parse_bytes(options.bandwidth);
@@ -165,8 +166,8 @@ std::string train_options(const Partition& even) {
   return options;
 }
 
-// Prints what `tutti train` can run. It needs a mesh, in which all stages have the same number of
-// replicas.
+// Prints the command by which `tutti train` runs `even`, whose stages have equal numbers of
+// replicas, as a mesh requires. If those of `plan` differ, prints how much slower `even` is.
 void print_runnable(const Partition& plan, const Partition& even) {
   const auto replicas = [](const Stage& stage) { return stage.ranks.size(); };
   const size_t first = replicas(plan.stages.front());

@@ -53,8 +53,8 @@ Json parse_line(const std::string& path, int number, const std::string& line) {
                .remedy = "remove the file from the command, or the line from the file"});
 }
 
-// Reads lines of steps, and an optional summary with the final validation (which has no step). If a
-// resumed run repeated steps, later lines replace earlier ones.
+// Reads the lines of the steps, and an optional summary with the final validation, which has no
+// step. If a resumed run repeated steps, their later lines replace the earlier ones.
 LossCurves read_run(const std::string& path) {
   LossCurves run{.name = std::filesystem::path(path).stem().string()};
   std::string text = file_text(path, FileKind::losses);

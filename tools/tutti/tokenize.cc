@@ -27,7 +27,7 @@ using training::TokenizeResult;
 struct TokenizeOptions {
   std::vector<std::string> data;
   std::string tokenizer;    // path of the tokenizer; empty: tokens are bytes
-  std::string end_of_text;  // name of the token; empty: the tokenizer's, if it has one
+  std::string end_of_text;  // name of the token; empty: the tokenizer's own token, if it has one
   training::TokenizeOptions files;
 };
 

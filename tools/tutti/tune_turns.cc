@@ -17,7 +17,8 @@ using bench::Observation;
 constexpr int kTimes = 3;
 constexpr std::chrono::minutes kWithin(60);
 
-// Returns the output without lines of libraries and remote shells.
+// Returns the lines that begin with the name of a collective. Libraries and remote shells may have
+// printed the others.
 std::string lines_of_ranks(const std::string& output) {
   std::string lines;
   for (const std::string& line : split(output, '\n')) {

@@ -38,7 +38,8 @@ std::string output_of(const Turn& turn, bool check,
 // Runs each turn several times, because other load may disturb single measurements.
 class TuneTurns {
  public:
-  // Prepares the turns. `within`: total time limit; if unlimited, each turn runs three times.
+  // Prepares the turns. `within`: total time limit. Each turn runs three times, except repetitions
+  // for which too little time is left.
   TuneTurns(std::vector<Turn> turns, bool check, std::chrono::nanoseconds within)
       : turns_(std::move(turns)), check_(check), within_(within), found_(turns_.size()) {}
 

@@ -1,5 +1,4 @@
-// Shared by the MPI test programs: a communicator with values that identify ranks, and checks that
-// report failures.
+// Functions of all MPI test programs: values that identify ranks, and checks that report failures.
 #pragma once
 
 #include <mpi.h>
@@ -52,8 +51,8 @@ std::vector<T> values_of(int rank, int64_t count, int64_t from = 0) {
   return values;
 }
 
-// MPICH does not unlink its ranks' shared memory when one of them is killed. All ranks have it
-// mapped by now, so its name is no longer needed.
+// Unlinks the shared memory of MPICH's ranks, because MPICH does not do so when a rank is killed.
+// All ranks must have mapped the memory, so that its name is no longer needed.
 inline void unlink_shared_memory() {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {

@@ -1,6 +1,6 @@
 // Tests creation and destruction of communicators, and calls that fail.
 //
-//   communicators          creates and frees many; errors go to the communicator's handler
+//   communicators          creates and frees many; checks that calls return errors
 //   communicators killed   the last rank is killed while the others wait for it
 #include <mpi.h>
 
@@ -38,14 +38,14 @@ void make_and_free(const Group& world, int round) {
 void come_and_go(const Group& world) {
   for (int round = 0; round < 10; ++round) make_and_free(world, round);
   const int64_t before = open_descriptors();
-  // MPI libraries that do not yield take long with more ranks than cores.
+  // MPI libraries that spin without yielding take long with more ranks than cores.
   const int rounds = world.size <= 2 ? 1000 : 100;
   for (int round = 0; round < rounds; ++round) make_and_free(world, round);
   expect<int64_t>("descriptors after many communicators", world, {open_descriptors()}, {before});
 }
 
-// Different counts on two ranks are detected before anything is reduced. The error goes to the
-// communicator's handler, and the world still works.
+// Makes an all-reduce with different counts on two ranks. The call must return an error, because
+// the communicator's handler is MPI_ERRORS_RETURN, and the world must still work.
 void errors_are_returned(const Group& world) {
   MPI_Comm copy = MPI_COMM_NULL;
   MPI_Comm_dup(world.comm, &copy);

@@ -1,6 +1,7 @@
-// Makes erroneous calls under MPI_ERRORS_RETURN. Prints each call's error class and the class given
-// to the handler, one line per call, for comparison with the plain library. A correct call follows
-// each erroneous one. No count is negative, because negative counts crash MPICH 4.0 in some calls.
+// Makes erroneous calls under MPI_ERRORS_RETURN and with an error handler. Prints one line per
+// call, with the error class that the call returned and the class that the handler received, for
+// comparison with the plain library. A correct call follows each erroneous one. No count is
+// negative, because negative counts crash MPICH 4.0 in some calls.
 #include <mpi.h>
 
 #include <cstdio>

@@ -1,6 +1,6 @@
 // Makes random data movements by every call, with datatypes that have gaps or another order on some
-// ranks only. Expected results follow from each rank's integers and the places that a type gives
-// them.
+// ranks only. The expected results are computed from each rank's integers and their places in the
+// type.
 #include <algorithm>
 #include <memory>
 #include <stdexcept>
@@ -23,7 +23,7 @@ struct Layout {
   int64_t place(int64_t n) const { return n / ints() * extent + places[n % ints()]; }
 };
 
-// number of integers that is a whole number of elements of each layout
+// multiple of the number of integers in an element, for every layout
 constexpr int64_t kUnit = 6;
 
 class Layouts {
@@ -62,11 +62,11 @@ int value(uint64_t seed, int from, int to, int64_t n) {
   return static_cast<int>(mixed >> 40);
 }
 
-// A block of integers per rank (or a single block), laid out in a buffer.
+// The input or output buffer of a rank: one block of integers per rank, or a single block.
 struct Side {
   const Layout* layout;
-  Ints counts;  // in elements
-  Ints places;  // in extents
+  Ints counts;  // length of each block, in elements
+  Ints places;  // start of each block, in extents
   Ints data;
 
   // Allocates `units` of each block; if `spread`, with gaps between blocks and in reverse order.
@@ -230,7 +230,8 @@ struct State {
   }
 };
 
-// Returns the units of the blocks between `rank` and each rank, equal in both directions.
+// Returns, for each rank, the length in units of kUnit integers of the block that it exchanges with
+// `rank`. The lengths are equal in both directions.
 std::vector<int64_t> row_of(uint64_t seed, int rank, int size, int64_t most) {
   std::vector<int64_t> units;
   for (int r = 0; r < size; ++r) {

@@ -105,8 +105,8 @@ class Movements {
   std::vector<int> gathered_;
 };
 
-// Rank r has n + r elements (the last of several ranks: none), one place apart and in reverse
-// order.
+// The block of rank r has n + r elements; the last of several ranks has none. Blocks lie in reverse
+// order, with an unused element after each.
 class UnevenMovements {
  public:
   UnevenMovements(const Group& group, int n) : group_(group) {
@@ -194,7 +194,7 @@ class UnevenMovements {
     MPI_Alltoallv(in.data(), in_counts.data(), in_places.data(), MPI_INT, out.data(),
                   out_counts.data(), out_places.data(), MPI_INT, group_.comm);
     expect("Alltoallv", group_, out, wanted);
-    // In place, a rank sends another as much as it receives from it.
+    // In place, a rank sends as much to another rank as it receives from that rank.
     std::vector<int> counts(static_cast<size_t>(group_.size));
     std::vector<int> places(counts.size());
     out.clear();

@@ -9,8 +9,8 @@
 namespace tutti::test {
 namespace {
 
-// Rank 1 sends only after its call has completed. The call needs rank 0, which is in a receive by
-// then.
+// Rank 1 sends only after its collective has completed. The collective needs rank 0, which is in a
+// receive by then.
 void ranks_elsewhere_do_their_part(const Group& group) {
   if (group.size < 2) return;
   constexpr int kCount = 100000;

@@ -67,7 +67,8 @@ class Batch {
     }
   }
 
-  // Each rank completes the calls by its own functions and in its own order.
+  // Completes the calls. Each rank draws the functions by which, and the order in which, it does
+  // so.
   void complete() {
     std::ranges::shuffle(requests_, dice_.own);
     const int n = static_cast<int>(requests_.size());
@@ -158,7 +159,7 @@ void run(int64_t rounds, uint64_t seed) {
     const Group& group = groups[static_cast<size_t>(dice.draw(4))];
     std::mt19937_64 next(dice.common());
     Batch(group, dice).run();
-    dice.common = next;  // continues equally on all ranks, however many numbers each half has drawn
+    dice.common = next;  // equal on all ranks, although the halves have drawn different numbers
     if (wrong == 0) continue;
     std::fprintf(stderr, "in round %ld of seed %lu\n", round, seed);
     MPI_Abort(MPI_COMM_WORLD, 1);  // the others would wait
@@ -174,7 +175,7 @@ void run(int64_t rounds, uint64_t seed) {
 int main(int argc, char** argv) {
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE,
-                  &provided);  // MPI libraries hold more locks then
+                  &provided);  // at this level MPI libraries take more locks
   const int64_t rounds = argc > 1 ? std::atol(argv[1]) : 200;
   const auto seed = static_cast<uint64_t>(argc > 2 ? std::atol(argv[2]) : 1);
   tutti::test::Batch::wild_ = argc > 3 && std::strcmp(argv[3], "wild") == 0;

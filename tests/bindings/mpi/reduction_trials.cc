@@ -28,7 +28,8 @@ struct Operator {
   std::string name;
   MPI_Op op;
   TypeOfElements of;
-  std::function<void(std::byte* left, const std::byte* right)> combine;  // into left
+  // combines two elements into `left`
+  std::function<void(std::byte* left, const std::byte* right)> combine;
 };
 
 template <typename T>

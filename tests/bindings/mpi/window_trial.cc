@@ -254,7 +254,7 @@ void WindowTrial::close() {
       } else {
         while (done == 0) MPI_Win_test(win_, &done);
       }
-      MPI_Barrier(group_.comm);  // gets of other ranks have ended, too
+      MPI_Barrier(group_.comm);  // waits until the gets of other ranks have ended, too
       break;
   }
 }

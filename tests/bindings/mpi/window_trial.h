@@ -1,5 +1,5 @@
-// A window with random accesses in epochs of any kind, and its expected memory. All ranks draw all
-// accesses of all ranks, so each rank knows the result in every part.
+// A window with random accesses in epochs of any kind, and its expected memory. Every rank draws
+// the accesses of all ranks, so it can compute the expected contents of every rank's part.
 #pragma once
 
 #include <mpi.h>
@@ -14,7 +14,7 @@
 
 namespace tutti::test {
 
-// One access to a cell of a part.
+// One access to a cell of the target's part of the window.
 struct Access {
   enum Call { put, get, accumulate, get_accumulate, fetch_and_op, compare_and_swap };
   int origin = 0;
@@ -30,7 +30,8 @@ struct Access {
   uint64_t seed = 0;
 };
 
-// Accesses to draw. Open MPI 4.1 crashes in some calls on its own windows and computes wrong sums.
+// Kinds of accesses to draw. The narrower scopes exist because Open MPI 4.1 crashes in some calls
+// on its own windows and computes wrong sums.
 enum class Scope : uint8_t {
   all,      // everything that MPI has
   served,   // everything, on windows that Tutti implements

@@ -28,7 +28,7 @@ const std::vector<Kind>& all_kinds();
 // Returns elements small enough that no operator overflows.
 std::vector<std::byte> elements_of(const Kind& kind, size_t count, uint64_t seed);
 
-// Elements of a kind as an MPI type lays them out: a row of `count` elements of `type` each.
+// Lays out elements of a kind in memory like count() consecutive items of the MPI type type().
 class Layout {
  public:
   // `pairs`: only for an even number of elements
@@ -42,13 +42,13 @@ class Layout {
 
   MPI_Datatype type() const { return type_; }
   int count() const { return count_; }
-  size_t bytes() const { return bytes_; }  // from the first byte to the last
+  size_t bytes() const { return bytes_; }  // length of the memory, including gaps
   // Convert between this layout and contiguous elements.
   void spread_out(const std::byte* elements, std::byte* memory) const;
   void gather(const std::byte* memory, std::byte* elements) const;
 
  private:
-  size_t place(size_t element) const;  // in elements
+  size_t place(size_t element) const;  // returns the element's position in memory, in elements
 
   const Kind& kind_;
   size_t elements_;

@@ -2,7 +2,7 @@
 // Then runs algorithms that need atomic updates and locks. Rank 0 prints a digest of the windows'
 // contents, which is the same with every MPI library.
 //
-//   windows ROUNDS SEED [served|careful]     Scope
+//   windows ROUNDS SEED [served|careful]     draws accesses of this Scope (default: all)
 //   windows killed       the last rank is killed while others wait for its lock
 #include <mpi.h>
 

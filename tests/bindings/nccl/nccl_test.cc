@@ -303,7 +303,7 @@ TEST_F(Nccl, MissingGpuLeavesNoGroupOpen) {
   EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage) << "there is no group";
 }
 
-TEST_F(Nccl, ErrorsSayWhatWasWrong) {
+TEST_F(Nccl, ErrorsDescribeTheMistake) {
   const Gpu& gpu = *gpus_[0];
   EXPECT_EQ(ncclAllReduce(gpu.in(), gpu.out(), 1, static_cast<ncclDataType_t>(99), ncclSum,
                           comms_[0], gpu.stream()),
@@ -348,7 +348,7 @@ TEST_F(Nccl, AllocatesMemory) {
   EXPECT_EQ(ncclMemFree(memory), ncclInvalidArgument);
 }
 
-TEST(NcclRanks, CanBeThreadsWithACommonId) {
+TEST(NcclRanks, ThreadsCanShareAnId) {
   ncclUniqueId id;
   EXPECT_SUCCESS(ncclGetUniqueId(&id));
   std::vector<std::jthread> ranks;

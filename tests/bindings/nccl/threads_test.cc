@@ -47,8 +47,8 @@ struct Comms {
   ncclComm_t comms[kRanks] = {};
 };
 
-// Concurrent calls, queries, aborts and destructions on each rank: each call ends with success or
-// an error, and the communicator ends once. The sanitizers detect later uses.
+// Each rank has concurrent calls, queries, aborts and destructions. Each call must end with success
+// or an error, and the communicator is destroyed once. The sanitizers detect uses after that.
 TEST(NcclThreads, ConcurrentCallsAbortsAndDestructionsEnd) {
   constexpr int kRounds = 10;
   for (int round = 0; round < kRounds; ++round) {

@@ -12,8 +12,8 @@
 namespace tutti::testing {
 namespace {
 
-// NCCL_NET_PLUGIN=tutti loads libnccl-net-tutti.so, and the other plugins' variables work alike.
-// libnccl-tutti.so works for all of them.
+// NCCL_NET_PLUGIN=tutti loads libnccl-net-tutti.so; the variables of the tuner and profiler plugins
+// load libraries of similar names. libnccl-tutti.so works for all plugins.
 TEST(Loading, EveryNameHasAllPlugins) {
   for (const char* const name : {"libnccl-tutti.so", "libnccl-net-tutti.so",
                                  "libnccl-tuner-tutti.so", "libnccl-profiler-tutti.so"}) {

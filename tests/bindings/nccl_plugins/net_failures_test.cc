@@ -127,7 +127,7 @@ TEST_P(NetFailuresTest, StrangersChangeNothing) {
   }
   const Bytes garbage = pattern(300, 5);
   ASSERT_EQ(::write(strangers[0].get(), garbage.data(), garbage.size()), 300);
-  ASSERT_EQ(::write(strangers[1].get(), bootstrap::kMagic.data(), 5), 5);  // and no more
+  ASSERT_EQ(::write(strangers[1].get(), bootstrap::kMagic.data(), 5), 5);  // an incomplete hello
 
   // A peer that speaks the protocol with a wrong key.
   nccl::Handle wrong = where;

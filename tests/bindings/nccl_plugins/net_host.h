@@ -1,4 +1,4 @@
-// A network plugin as NCCL's core uses it, with one interface for all versions.
+// Calls a network plugin as NCCL's core does, with one interface for all versions.
 #pragma once
 
 #include <array>
@@ -41,7 +41,7 @@ class Net {
   virtual ncclResult_t dereg_mr(void* comm, void* memory) = 0;
   virtual ncclResult_t isend(void* sender, const void* data, size_t size, int tag,
                              void** request) = 0;
-  // Posts one request of `count` receives into the same place.
+  // Posts one request that consists of `count` receives, all into `data`.
   virtual ncclResult_t irecv(void* receiver, void* data, size_t size, int tag, void** request,
                              int count = 1) = 0;
   virtual ncclResult_t iflush(void* receiver, void* data, int size, void** request) = 0;

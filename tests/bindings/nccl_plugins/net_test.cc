@@ -15,7 +15,7 @@ TEST_P(NetTest, ReportsItsDevices) {
   EXPECT_STREQ(net().name(), "Tutti");
   int count = 0;
   ASSERT_EQ(net().devices(&count), ncclSuccess);
-  ASSERT_EQ(count, 1);  // the test's environment names one
+  ASSERT_EQ(count, 1);  // the test's environment names one device
   DeviceProperties told;
   ASSERT_EQ(net().properties(0, &told), ncclSuccess);
   EXPECT_EQ(told.name, "lo");
@@ -74,7 +74,7 @@ TEST_P(NetTest, TagsMatchMessagesToReceives) {
   }
   void* none = &none;
   EXPECT_EQ(net().isend(pair.sender, sent[0].data(), 1, 77, &none), ncclSuccess);
-  EXPECT_EQ(none, nullptr);  // no receive is posted for it
+  EXPECT_EQ(none, nullptr);  // no receive is posted for this message
 
   // Each side tests its last request first.
   std::thread receiving([&] {

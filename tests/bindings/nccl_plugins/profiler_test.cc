@@ -49,7 +49,7 @@ Json read_trace(const std::string& part) {
   return trace;
 }
 
-// The events of a category.
+// Returns the events of a category.
 std::vector<Json> events_of(const Json& trace, const std::string& category) {
   std::vector<Json> events;
   for (const Json& event : trace["traceEvents"]) {
@@ -61,7 +61,7 @@ std::vector<Json> events_of(const Json& trace, const std::string& category) {
 double start_of(const Json& event) { return event["ts"]; }
 double end_of(const Json& event) { return start_of(event) + event["dur"].get<double>(); }
 
-// One version's functions and types.
+// Functions and types of one version of the interface.
 template <typename Profiler, typename Description, typename Arguments, int kVersion>
 struct Version {
   static constexpr int kNumber = kVersion;

@@ -85,7 +85,7 @@ tutti_call_options_t within_seconds(double seconds) {
   return options;
 }
 
-constexpr double kOwnTimeout = 30;  // timeout of calls that end for another reason
+constexpr double kOwnTimeout = 30;  // in seconds; calls end before, for another reason
 
 // One thread calls destroy_process_group() while another is in all_reduce(t).
 TEST(Lifetimes, CloseEndsACallThatIsNotCompletedByOthers) {
@@ -173,7 +173,7 @@ TEST(Lifetimes, AnEndedCallDoesNotKeepTheCommunicator) {
   EXPECT_EQ(call->source(), 1);
 }
 
-// A driven call that ends on request.
+// A driven call that ends when the test sets `ended`.
 class ToldCall final : public Driven {
  public:
   ToldCall(std::shared_ptr<Connection> connection, std::atomic<bool>& ended,

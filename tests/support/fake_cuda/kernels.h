@@ -1,4 +1,4 @@
-// The driver's kernels, defined by the program that links it.
+// Kernels of the fake driver. The program that links the driver defines them.
 #pragma once
 
 #include <span>

@@ -17,7 +17,8 @@ struct CUmod_st {
 namespace fake_cuda {
 namespace {
 
-// As few as for a kernel with many registers, because a host has few processors for the threads.
+// Reported maximum of threads per block. It is as small as that of a kernel with many registers,
+// because a host has few processors for the threads.
 constexpr unsigned kBestThreads = 16;
 constexpr unsigned kMostThreads = 1024;
 constexpr unsigned kMostSharedBytes = 232448;

@@ -27,7 +27,7 @@ struct FilePlace {
   ino_t inode = 0;  // detects that the descriptor was reused for another file
 };
 
-tutti::Fd open_place(const FilePlace& place);  // empty if the place no longer exists
+tutti::Fd open_place(const FilePlace& place);  // returns an empty Fd if the file no longer exists
 
 // Memory that is bound to a multicast object.
 struct Binding {
@@ -35,7 +35,7 @@ struct Binding {
   std::atomic<uint32_t> is_valid;  // written last
   int device;
   FilePlace memory;
-  size_t offset;  // in the multicast object
+  size_t offset;  // offset in the multicast object
   size_t memory_offset;
   size_t size;
 };
@@ -43,10 +43,10 @@ struct Binding {
 struct PhysicalHeader {
   uint64_t magic;
   int device;                   // device that owns the memory
-  uint32_t handle_types;        // bits
-  uint32_t team;                // devices of a multicast object; 0: this is memory
+  uint32_t handle_types;        // bit mask of CUmemAllocationHandleType
+  uint32_t team;                // number of devices of a multicast object; 0: ordinary memory
   size_t size;                  // size of the mappable memory
-  std::atomic<uint64_t> added;  // bits of devices
+  std::atomic<uint64_t> added;  // multicast object: bit mask of the devices added so far
   std::array<Binding, 48> bindings;
 };
 inline constexpr size_t kHeaderBytes = 4096;
@@ -74,7 +74,8 @@ class Physical {
                              size_t size);
   tutti::cuda::CUresult unbind(int device, size_t offset, size_t size);
 
-  // Returns the location here of memory bound by any process; null if it no longer exists.
+  // Returns the address in this process of memory that any process has bound; null if the memory no
+  // longer exists.
   std::byte* member(const Binding& binding);
 
  private:

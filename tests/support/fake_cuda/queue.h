@@ -1,5 +1,5 @@
-// A thread that runs tasks in order. After the queue's destruction it ends once all tasks have run.
-// At the exit of the process it is abandoned, as a GPU would be.
+// A thread that runs tasks in order. After the queue is destroyed, the thread ends once all tasks
+// have run. When the process exits, the thread is abandoned, as a GPU would be.
 #pragma once
 
 #include <condition_variable>

@@ -1,7 +1,7 @@
 // State of the fake driver: contexts, memory, streams, events, captures, graphs. The handles of
 // cuda.h refer to these objects.
 //
-// One lock guards all of it. Waiting for work happens without the lock.
+// One lock guards the whole state. Threads wait for work without holding the lock.
 #pragma once
 
 #include <sys/types.h>
@@ -32,7 +32,7 @@ inline constexpr size_t kDeviceMemory = size_t{64} << 30;
 struct Node {
   Work work;
   std::vector<size_t> after;
-  CUstream lane = nullptr;  // the stream that it was captured from
+  CUstream lane = nullptr;  // stream from which the work was captured
 };
 using Nodes = std::vector<Node>;
 
@@ -55,7 +55,7 @@ struct CUctx_st {
 
 struct CUstream_st {
   CUcontext context = nullptr;
-  bool is_blocking = true;  // it and the legacy stream wait for each other
+  bool is_blocking = true;  // true: this stream and the legacy stream wait for each other
   fake_cuda::Queue queue;
   fake_cuda::TaskPointer last;
   std::shared_ptr<fake_cuda::Capturing> capturing;
@@ -66,7 +66,7 @@ struct CUevent_st {
   CUcontext context = nullptr;
   bool has_timing = true;
   fake_cuda::TaskPointer recorded;
-  // set if recorded in a captured stream, after `nodes`
+  // set if the event was recorded in a captured stream; it then follows `nodes`
   std::shared_ptr<fake_cuda::Capturing> capturing;
   std::vector<size_t> nodes;
 };
@@ -77,7 +77,7 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
   std::shared_ptr<const fake_cuda::Nodes> nodes;
-  fake_cuda::TaskPointer last;  // launches of one graph follow each other
+  fake_cuda::TaskPointer last;  // latest launch of this graph, for which the next launch waits
 };
 
 namespace fake_cuda {
@@ -95,7 +95,7 @@ struct Range {
   std::set<int> accessible = {};            // only Kind::mapped: devices with access
 };
 
-// The object behind a number issued by the driver.
+// The object behind a CUmemGenericAllocationHandle.
 struct Handle {
   std::shared_ptr<Physical> physical;
   bool is_imported = false;
@@ -117,7 +117,7 @@ struct State {
   std::vector<std::shared_ptr<Capturing>> captures;
 };
 
-State& state();  // is never destroyed: threads may use it to the end of the process
+State& state();  // never destroyed, because threads may use it until the process ends
 
 // The following functions require the lock:
 CUresult check_initialized();
@@ -127,7 +127,8 @@ CUresult find_stream(CUstream handle, CUstream_st** found);
 // invalidates that capture and returns CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.
 CUresult check_no_capture();
 CUresult invalidate(Capturing& capturing, CUresult why);
-// Enqueues work on a stream, or adds it to the graph being captured; `task` is then empty.
+// Enqueues work on a stream and stores its task in `task`. While the stream is captured, adds the
+// work to the graph instead, and leaves `task` unchanged.
 CUresult put(CUstream handle, Work work, std::vector<TaskPointer> after = {},
              TaskPointer* task = nullptr);
 std::vector<TaskPointer> unfinished(CUcontext context);

@@ -34,7 +34,7 @@ void for_each_stream(CUcontext context, const Act& act) {
 }
 
 // Returns the implicit dependencies of the stream's next task: the legacy stream waits for all
-// blocking streams, and they wait for it.
+// blocking streams, and blocking streams wait for the legacy stream.
 std::vector<TaskPointer> implied(CUstream_st& stream) {
   std::vector<TaskPointer> tasks;
   const CUstream_st* const legacy = stream.context->legacy.get();
@@ -51,7 +51,8 @@ std::vector<TaskPointer> implied(CUstream_st& stream) {
   return tasks;
 }
 
-// Fails for the legacy stream if it would wait for streams whose work is only being captured.
+// Fails for the legacy stream if a blocking stream of the context is being captured: captured work
+// does not run, so the legacy stream could not wait for it.
 CUresult check_legacy(CUstream_st& stream) {
   if (&stream != stream.context->legacy.get()) return CUDA_SUCCESS;
   CUresult result = CUDA_SUCCESS;

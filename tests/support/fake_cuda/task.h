@@ -22,7 +22,7 @@ class Task {
 
   void run() {
     for (const TaskPointer& task : after_) task->wait();
-    after_.clear();  // or a stream's whole past would be kept
+    after_.clear();  // otherwise all earlier tasks of the stream would stay in memory
     if (work_) work_();
     work_ = nullptr;
     ended_ = std::chrono::steady_clock::now();

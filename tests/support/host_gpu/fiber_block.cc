@@ -161,7 +161,7 @@ void FiberBlock::barrier(unsigned index) {
 
 uint64_t FiberBlock::random() { return mix_bits(random_state_ += kGolden); }
 
-// --- the threads' side
+// --- functions that the block's threads call
 
 unsigned Thread::threads() const { return block_->grid().threads; }
 unsigned Thread::block() const { return block_->number(); }

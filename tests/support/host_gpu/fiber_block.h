@@ -19,12 +19,12 @@ class FiberBlock {
   FiberBlock(const FiberBlock&) = delete;
   FiberBlock& operator=(const FiberBlock&) = delete;
 
-  void run();  // to the end of all threads
+  void run();  // returns when all threads have ended
 
   const Grid& grid() const { return grid_; }
   unsigned number() const { return number_; }
   std::byte* shared() { return reinterpret_cast<std::byte*>(shared_.data()); }
-  // Called by a fiber of the block.
+  // Fiber `index` of the block calls these functions to yield.
   void barrier(unsigned index);
   void pause(unsigned index) { leave(fibers_[index], Reason::pause); }
 
@@ -68,7 +68,7 @@ class FiberBlock {
   void* scheduler_sanitizer_ = nullptr;
   // Set by the running fiber:
   std::atomic<Reason> reason_{Reason::pause};
-  // Order established by barriers.
+  // Orders accesses before a barrier before those after it, for the sanitizer.
   std::atomic<uint64_t> order_{0};
 };
 

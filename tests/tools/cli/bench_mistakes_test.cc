@@ -19,7 +19,7 @@ struct Mistake {
 
 class BenchMistake : public Cli, public ::testing::WithParamInterface<Mistake> {};
 
-TEST_P(BenchMistake, IsReportedOnceWithARemedy) {
+TEST_P(BenchMistake, MistakeIsReportedOnceWithARemedy) {
   Words arguments = {"bench"};
   for (std::string word : GetParam().arguments) arguments.push_back(word);
   const Result result = run(arguments);

@@ -52,7 +52,7 @@ class BenchPeers : public Cli {
 
 class EachPeer : public BenchPeers, public ::testing::WithParamInterface<std::string> {};
 
-TEST_P(EachPeer, IsTimedInTurn) {
+TEST_P(EachPeer, PeerIsTimedInTurn) {
   const std::string& peer = GetParam();
   if (const std::string reason = why_not(peer); !reason.empty()) GTEST_SKIP() << reason;
   for (const std::string collective : {"all_reduce", "all_to_all"}) {
@@ -64,7 +64,7 @@ TEST_P(EachPeer, IsTimedInTurn) {
   }
 }
 
-TEST_P(EachPeer, HasEveryCollectiveOrSaysSo) {
+TEST_P(EachPeer, PeerHasEveryCollectiveOrReportsOtherwise) {
   const std::string& peer = GetParam();
   if (const std::string reason = why_not(peer); !reason.empty()) GTEST_SKIP() << reason;
   for (const std::string collective : {"all_gather", "reduce_scatter", "broadcast", "reduce",

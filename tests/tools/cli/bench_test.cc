@@ -63,7 +63,7 @@ TEST_F(Bench, RunsBesideBusyProcesses) {
   expect_right(document, 1);
 }
 
-TEST_F(Bench, RunsWithinAQuotaOrSaysWhyNot) {
+TEST_F(Bench, RunsWithinAQuotaOrReportsWhyItCannot) {
   const Result result = run({"bench", "all_reduce", "-n", "2", "--max", "8", "--quota", "1.5"});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, ::testing::AnyOf(HasSubstr("# within the time of 1.5 processors\n"),
@@ -128,7 +128,8 @@ TEST_F(Bench, EveryAlgorithmIsRightOnEveryTransportForAnyNumberOfRanks) {
     const Words algorithms = listed(run({"bench", collective, "--algorithm", "list"}));
     if (collective == "send_recv") continue;
     EXPECT_GE(algorithms.size(), collective == "all_reduce" ? 12u : 1u) << collective;
-    // //tests/collectives tests all numbers of ranks, as threads.
+    // A few rank counts suffice here, where ranks are processes: the tests in tests/collectives
+    // verify the programs for many more.
     const std::pair<std::string, std::vector<int>> some[] = {{"shm", {2, 5, 16}}, {"tcp", {3, 8}}};
     for (const auto& [transport, numbers] : some) {
       for (const int ranks : numbers) {
@@ -331,7 +332,7 @@ TEST_F(Bench, EveryOperatorIsRightOnEveryTypeThatHasIt) {
   }
 }
 
-TEST_F(Bench, CsvSaysTheSameAsJson) {
+TEST_F(Bench, CsvHasTheValuesOfJson) {
   const Json document = measure({"all_gather", "-n", "3", "--min", "1K", "--max", "64K", "--factor",
                                  "8", "--csv", path("result.csv")});
   const std::vector<std::string> lines = split(read(path("result.csv")), '\n');

@@ -97,8 +97,8 @@ class ByHand : public Cli {
     for (const std::string& part : said) EXPECT_THAT(result.err, HasSubstr(part));
   }
 
-  Words as_;  // a program that runs the rank in its own way
-  // Enough time for all ranks to start after a test's first steps.
+  Words as_;  // command that starts the rank's command, such as setpriv; empty: none
+  // leaves enough time for all ranks to start after a test's first steps
   const Process::Environment patient_{{"TUTTI_INIT_TIMEOUT", "30"}};
 };
 
@@ -140,7 +140,7 @@ TEST_F(ByHand, GarbageOnThePortIsDroppedAndLoggedOnce) {
   const uint16_t port = free_port();
   Process first = rank(0, 2, port, patient_);
   const std::string noise = garbage(100000);
-  std::vector<Fd> strangers;  // they stay connected
+  std::vector<Fd> strangers;  // connections that stay open during the job
   for (int i = 0; i < 12; ++i) {
     strangers.push_back(connect_to(port));
     const std::string text = i % 3 == 0 ? "GET / HTTP/1.1\r\nHost: x\r\n\r\n" : noise;
@@ -196,7 +196,7 @@ TEST_F(ByHand, RefusesARankOfAnotherJobWithoutHarm) {
 TEST_F(ByHand, ReportsAnotherJobOnTheSamePort) {
   const uint16_t port = free_port();
   Process first = rank(0, 2, port, patient_);
-  connect_to(port).reset();  // it listens
+  connect_to(port).reset();  // waits until rank 0 listens
   Process theirs = rank(0, 2, port, {{"TUTTI_TOKEN", "a token that is theirs"}});
   expect_failure(theirs, {"Address already in use", "another job", "MASTER_PORT"});
   Process second = rank(1, 2, port, patient_);

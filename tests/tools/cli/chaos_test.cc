@@ -106,7 +106,7 @@ TEST_F(Chaos, AcceptsAnErrorBetweenTwoRanksFromEither) {
   EXPECT_EQ(result.code, 0) << result.out;
 }
 
-// Before the rendezvous, ranks know only each other's addresses.
+// Before the rendezvous, ranks have only each other's addresses, not their ranks.
 TEST_F(Chaos, AcceptsAnAddressAsAName) {
   const Result result = hurt(
       kill_one_, "[ $one = 0 ] || { echo 'rank 1 at 10.0.0.1:4711 said nothing' >&2; exit 1; }");
@@ -261,19 +261,19 @@ TEST_F(Chaos, PassesABenchWithSwappedWords) {
   EXPECT_EQ(unchecked.code, 1) << unchecked.out << unchecked.err;
 }
 
-// The abort may also strike during a split. A rank that waits for the aborting rank receives it at
-// once.
+// The abort may also strike during a split. A rank that waits for the aborting rank receives the
+// abort at once.
 TEST_F(Chaos, PassesSplitsThatAreAborted) {
   const std::string splits = std::filesystem::absolute("tests/tools/cli/splits");
   const Result result = chaos({"--faults", "abort", "--trials", "8", "--messages", "200"},
                               {tutti(), "run", "-n", "3", "--", splits, "100"});
   EXPECT_EQ(result.code, 0) << result.out << result.err;
-  // A part whose ranks have all they need when it is aborted succeeds; the number of these depends
-  // on timing. No part hangs, gives a wrong result or leaks.
+  // A trial succeeds if the aborted part's ranks already have all data that they need. The number
+  // of such trials depends on timing. No trial hangs, gives a wrong result or leaks.
   EXPECT_THAT(result.out, ContainsRegex("abort +8 +0 +[0-4] +[4-8] +0 +0 +0 "));
 }
 
-// The faults are at messages, which exist only after the rendezvous, when deaths are survived.
+// Faults at messages strike only after the rendezvous. From then on, the training survives deaths.
 TEST_F(Chaos, PassesATraining) {
   const std::string plan = R"({"trials":[
       {"faults":[{"kind":"kill","rank":0,"message":40}]},

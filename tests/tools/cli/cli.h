@@ -26,7 +26,7 @@ using Words = std::vector<std::string>;
 // Time limit for a job's end after one of its ranks has died.
 inline constexpr std::chrono::seconds kEndsWithin{5};
 
-// A TCP port of the loopback interface without a listener.
+// Returns a TCP port of the loopback interface on which no process listens.
 uint16_t free_port();
 
 // Matches standard error that is empty except for warnings about delays, as on a busy machine.
@@ -48,7 +48,7 @@ class Cli : public ::testing::Test {
   ~Cli() override;
   void TearDown() override;
 
-  // The program's absolute path.
+  // Returns the absolute path of `tutti`.
   static std::string tutti();
   Process start(const Words& arguments, Process::Environment environment = {}) const;
   Process start_program(Words command, Process::Environment environment = {}) const;
@@ -62,16 +62,16 @@ class Cli : public ::testing::Test {
   // Writes about `bytes` of random words with a fixed seed; returns the file's path.
   std::string write_text(size_t bytes = 60000) const;
 
-  // The value of CLI_TEST for processes that are not started by start().
+  // Returns the value of CLI_TEST, for processes that are not started by start().
   const std::string& mark() const { return mark_; }
 
   // Returns this test's processes: those started by start(), and their descendants.
   std::vector<pid_t> processes() const;
-  pid_t process_of_rank(int rank) const;  // 0: there is none
+  pid_t process_of_rank(int rank) const;  // returns 0 if there is no such process
 
  private:
   std::filesystem::path directory_;
-  std::string mark_;  // an environment variable that all processes of this test have
+  std::string mark_;  // value of CLI_TEST in the environment of all processes of this test
   std::set<std::string> shm_before_;
 };
 

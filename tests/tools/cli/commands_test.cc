@@ -1,4 +1,4 @@
-// Tests `tutti verify`, `tutti info`, and what all commands have in common.
+// Tests `tutti verify`, `tutti info`, and settings and errors that all commands have in common.
 #include <unistd.h>
 
 #include <algorithm>

@@ -19,7 +19,7 @@ using ::testing::SizeIs;
 
 class Death : public Deaths {
  protected:
-  // Runs for minutes unless terminated.
+  // Returns the arguments of a training that runs for minutes unless terminated.
   Words endless_training(int ranks) const {
     return {"train", "--data",   write_text(), "--ranks", cat(ranks),    "--steps",
             "2000",  "--hidden", "64",         "--json",  path("losses")};
@@ -96,8 +96,8 @@ TEST_F(Death, KilledStageEndsAPipeline) {
   }
 }
 
-// In a mesh each rank shares communicators with some of the others. All ranks must report the death
-// itself, not the ranks that end because of it. The rank dies at its n-th message.
+// In a mesh each rank shares communicators with some of the other ranks. All ranks must report the
+// rank that died at its n-th message, not the ranks that ended because of its death.
 TEST_F(Death, AllRanksOfAMeshReportADeath) {
   Words training = endless_pipeline(2);
   training.insert(training.end(), {"--dp", "2"});
@@ -204,7 +204,7 @@ TEST_F(Death, InterruptEndsTheJob) {
   EXPECT_THAT(result.err, EndsWith("ended by signal 2 (Interrupt)\n"));
 }
 
-// There is address space for a rank's data, but not for as much as the machine's memory.
+// The limit leaves address space for a rank's data, but less than the size of the machine's memory.
 TEST_F(Death, LimitedAddressSpaceKillsNoRank) {
   const int64_t memory = ::sysconf(_SC_PHYS_PAGES) * (::sysconf(_SC_PAGESIZE) / 1024);  // KiB
   const Result result =

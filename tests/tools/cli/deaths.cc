@@ -44,7 +44,8 @@ void Deaths::expect_a_clear_end(Process& job, int ranks, int rank) const {
   const std::string own = cat("tutti: rank ", rank, " (");
   for (const std::string& line : split(result.err, '\n')) {
     if (!line.starts_with(own)) continue;
-    // A rank that has not yet received the rank table knows no host names.
+    // A rank that has not yet received the rank table has no host names, so only the pid is
+    // checked.
     EXPECT_THAT(line, HasSubstr(cat("pid ", pid, ") was killed by signal 9 (Killed)")));
     ++said;
   }

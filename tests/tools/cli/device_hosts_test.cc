@@ -1,6 +1,6 @@
 // Tests `tutti bench --device cuda` over two hosts on a driver without a GPU
-// (tests/support/fake_cuda): long all-reduces, all-gathers and reduce-scatters use the route by
-// hosts, all other calls are staged through host memory.
+// (tests/support/fake_cuda). Long all-reduces, all-gathers and reduce-scatters run within each host
+// and between the hosts; all other calls are staged through host memory.
 #include <filesystem>
 #include <string>
 

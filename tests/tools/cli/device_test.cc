@@ -70,7 +70,7 @@ TEST_F(Device, GraphsAreRight) {
 }
 
 // This tree's library of that name replaces NCCL.
-TEST_F(Device, IsComparedWithNccl) {
+TEST_F(Device, BenchComparesWithNccl) {
   Process::Environment environment = driver();
   environment["LD_LIBRARY_PATH"] += ":" + std::filesystem::absolute("bindings/nccl").string();
   for (const std::string collective : {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
@@ -138,8 +138,7 @@ TEST_F(Device, WindowsAreRight) {
   }
 }
 
-// The test measures the emulation. On a GPU, the numbers reach the choice of algorithms in the same
-// way.
+// Measures the emulated GPU. Measurements of a real GPU are stored and used in the same way.
 TEST_F(Device, TuneStoresItsMeasurements) {
   const std::string file = path("tune.json");
   Process::Environment two = driver();

@@ -1,5 +1,5 @@
-// Tests `tutti doctor` on hosts with one real fault each: two connected network namespaces, or this
-// host twice, reached by a script in place of ssh.
+// Tests `tutti doctor` on hosts with one real fault each. The hosts are two connected network
+// namespaces, or this host under two names that a script in place of ssh reaches.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -59,8 +59,8 @@ void expect_no_errors(const Json& report) {
   for (const char* check : {"job", "known answers"}) EXPECT_EQ(state(report, check), "ok") << check;
 }
 
-// Writes a remote shell that runs `script` before the program; `host` is the host, and `program`
-// may be changed.
+// Writes a remote shell that runs `script` and then the program. In the script, $host is the name
+// of the host, and $program is the program, which the script may change.
 std::string write_shell(const std::string& path, const std::string& script,
                         const std::string& way) {
   std::ofstream(path) << "#!/bin/sh\nhost=$1\nprogram=$2\nshift 2\n"
@@ -274,7 +274,7 @@ TEST_F(DoctorOfNetwork, FindsNothingInAGoodNetwork) {
   for (const char* check : {"interfaces", "connections", "MTU", "clock"}) {
     EXPECT_EQ(state(report, check), "ok") << check;
   }
-  // There are two directions on each host, and two between the hosts.
+  // Pairs of ranks in both directions: two on each of the two hosts, and two between the hosts.
   EXPECT_EQ(report["pairs"].size(), 6u);
 }
 
@@ -285,7 +285,7 @@ TEST_F(DoctorOfNetwork, NamesAnMtuThatIsWrongAtOneEnd) {
 }
 
 TEST_F(DoctorOfNetwork, NamesAnMtuThatIsWrongOnTheWay) {
-  // A token bucket passes nothing larger than itself.
+  // A token bucket drops packets that are larger than the bucket.
   if (!spoil(cat("ip netns exec ", a_,
                  " tc qdisc add dev cable root tbf rate 1gbit burst 1400 latency 50ms"))) {
     GTEST_SKIP() << "no token buckets here";
@@ -330,7 +330,7 @@ TEST_F(DoctorOfNetwork, NamesAMissingInterface) {
   EXPECT_THAT(text(finding(report, "interfaces"), "remedy"), HasSubstr("cable (10.199.0.1)"));
 }
 
-TEST_F(DoctorOfNetwork, NamesAnInterfaceThatDoesNotReachTheOther) {
+TEST_F(DoctorOfNetwork, NamesAnInterfaceThatDoesNotReachTheOtherHost) {
   const Json loopback = examine({{"TUTTI_INTERFACE", "lo"}});
   expect_finding(loopback, "interfaces", "error", "127.0.0.1", "cannot connect");
   // Gives each host a second address in a network that the other host is not in.

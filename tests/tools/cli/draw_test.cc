@@ -66,7 +66,7 @@ TEST_F(Draw, ReadsFilesOfMscclsFormat) {
   EXPECT_THAT(other.err, HasSubstr("it is for 2 ranks"));
 }
 
-TEST_F(Draw, SaysWhatIsWrong) {
+TEST_F(Draw, NamesMistakes) {
   const auto expect_refused = [&](const Words& arguments, const std::string& said) {
     const Result result = run(arguments);
     EXPECT_NE(result.code, 0);

@@ -1,5 +1,5 @@
-// Tests jobs over fabrics in which a rank is killed or stopped, or connections break: they end as
-// over TCP, which is included for comparison.
+// Tests jobs over fabrics in which a rank is killed or stopped, or connections break. They must end
+// like jobs over TCP, which are included for comparison.
 //
 //   DEATHS=N in the environment: number of deaths of each kind (default: 1).
 #include <sys/socket.h>
@@ -77,7 +77,7 @@ class FabricDeath : public Deaths, public ::testing::WithParamInterface<std::str
 INSTANTIATE_TEST_SUITE_P(Over, FabricDeath, ::testing::Values("tcp", "ucx", "ofi"),
                          [](const auto& info) { return info.param; });
 
-TEST_P(FabricDeath, ARankIsKilled) {
+TEST_P(FabricDeath, KilledRankEndsTheJob) {
   for (int round = 0; round < deaths(); ++round) {
     SCOPED_TRACE(cat("round ", round));
     Process job = start(endless_training(), over_fabric("30"));
@@ -88,7 +88,7 @@ TEST_P(FabricDeath, ARankIsKilled) {
 }
 
 // The rank is stopped as by a debugger, or as on a machine that swaps.
-TEST_P(FabricDeath, ARankIsStopped) {
+TEST_P(FabricDeath, StoppedRankEndsTheJob) {
   for (int round = 0; round < deaths(); ++round) {
     SCOPED_TRACE(cat("round ", round));
     const int rank = round % kRanks;
@@ -117,7 +117,7 @@ TEST_P(FabricDeath, ARankIsStopped) {
 
 // Breaks the fabric's connections between ranks 1 and 2, whose control messages pass through rank
 // 0.
-TEST_P(FabricDeath, AConnectionBreaks) {
+TEST_P(FabricDeath, BrokenConnectionEndsTheJob) {
   if (GetParam() == "ofi") {
     GTEST_SKIP() << "libfabric's provider for sockets may connect again, and the job goes on";
   }
@@ -140,7 +140,7 @@ TEST_P(FabricDeath, AConnectionBreaks) {
       if (line.starts_with("tutti: ")) said.push_back(line);
     }
     EXPECT_GE(said.size(), static_cast<size_t>(kRanks))
-        << result.err;  // the launcher may repeat one
+        << result.err;  // the launcher may repeat one of these lines
     EXPECT_THAT(said, Each(ContainsRegex("rank [12] \\("))) << result.err;
     EXPECT_THAT(said, Each(HasSubstr("connection"))) << result.err;
     if (HasFailure()) return;

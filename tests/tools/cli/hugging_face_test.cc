@@ -133,7 +133,7 @@ TEST_F(HuggingFaceCommands, EvaluatesOnRanksAndInShorterContexts) {
   EXPECT_THAT(longer.err, AllOf(HasSubstr("--context"), HasSubstr("at most 32")));
 }
 
-// No option describes the model. The optimizer and the steps start from the beginning.
+// No option describes the imported model. The optimizer state and the step count start anew.
 TEST_F(HuggingFaceCommands, AnImportedModelIsTrainedFurther) {
   train_llama(path("first"));
   expect_good({"export", path("first"), path("hf")});
@@ -258,7 +258,7 @@ TEST_F(HuggingFaceCommands, AnExportOverwritesNothingElse) {
   EXPECT_FALSE(std::filesystem::exists(path("hf/model.safetensors.index.json")));
 }
 
-TEST_F(HuggingFaceCommands, SaysWhatIsWrong) {
+TEST_F(HuggingFaceCommands, NamesMistakes) {
   const Result none = run({"import", path("nowhere"), path("run")});
   EXPECT_EQ(none.code, 1);
   EXPECT_THAT(none.err, HasSubstr("config.json"));

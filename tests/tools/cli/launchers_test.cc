@@ -22,8 +22,8 @@ struct Launcher {
   std::string rank;  // variable that holds the rank
   std::string source;
   std::string package;
-  std::string beside;       // a program that uses its library, too; empty: there is none
-  bool tells_place = true;  // true if it gives each rank its index on its host
+  std::string beside;       // program that also uses this launcher's MPI library; empty: none
+  bool tells_place = true;  // true if the launcher gives each rank its index on its host
 };
 
 const Launcher kLaunchers[] = {
@@ -63,13 +63,13 @@ class Launchers : public Cli, public ::testing::WithParamInterface<Launcher> {
     Words words = command_;
     words.push_back(cat(ranks));
     words.insert(words.end(), program.begin(), program.end());
-    environment.emplace("HOME", path(""));  // PRRTE crashes where there is none
+    environment.emplace("HOME", path(""));  // PRRTE crashes if HOME is not set
     environment["OMPI_MCA_rmaps_base_oversubscribe"] = "1";
     return start_program(words, std::move(environment));
   }
 
-  // Exits with a code of the launcher's choice (Hydra's may be 0), but not by a crash. TearDown()
-  // checks that no rank outlives it.
+  // Expects that the launcher did not crash. Its exit code may be any, even 0 with Hydra.
+  // TearDown() checks that no rank outlives the launcher.
   static void expect_own_end(const Result& result) {
     for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL}) {
       EXPECT_NE(result.code, 128 + signal) << result.out << result.err;

@@ -196,7 +196,7 @@ class Initial : public Mistakes {
   std::string text_ = write_text();
 };
 
-TEST_F(Initial, FitsTheModelOrIsRefusedByName) {
+TEST_F(Initial, ParametersThatDoNotFitAreNamed) {
   const std::string file = exported({});
   EXPECT_EQ(run(gpt({"--data", text_, "--initial", file})).code, 0);
   expect_refused(gpt({"--data", text_, "--initial", file, "--no-bias"}),
@@ -227,14 +227,14 @@ TEST_F(Initial, MoreLayersAreRefusedOnceForAllRanks) {
 }
 
 // The run's checkpoints also contain optimizer states.
-TEST_F(Initial, CanBeTheDirectoryOfARun) {
+TEST_F(Initial, ReadsTheDirectoryOfARun) {
   ASSERT_EQ(run(gpt({"--data", text_, "--checkpoint", path("run")})).code, 0);
   const Result result = run(gpt({"--data", text_, "--initial", path("run")}));
   EXPECT_EQ(result.code, 0) << result.err;
 }
 
 // Supports launchers that restart ranks with the same command.
-TEST_F(Initial, MayBeMissingOnceTheRunHasAStep) {
+TEST_F(Initial, FileMayBeMissingOnceTheRunHasAStep) {
   const std::string file = exported({});
   Words words = gpt({"--data", text_, "--initial", file, "--checkpoint", path("run"), "--resume",
                      "auto", "--steps", "3"});

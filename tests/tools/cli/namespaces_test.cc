@@ -1,5 +1,5 @@
-// Tests two network namespaces as two hosts, and a mount namespace with a tiny /dev/shm. Skipped
-// where this process may not create them.
+// Tests jobs on two hosts (network namespaces), and in a mount namespace with a tiny /dev/shm.
+// Skipped if this process may not create namespaces.
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -84,7 +84,7 @@ TEST_F(TwoHosts, StagesDivideTransfersOverTensorRanks) {
 }
 
 // tutti chaos disconnects the cable twice: temporarily, which only costs time, and permanently.
-TEST_F(TwoHosts, CanBeDisconnectedByChaos) {
+TEST_F(TwoHosts, ChaosDisconnectsTheCable) {
   const std::string link = a_ + "/cable";
   const std::string plan = write("plan", cat(R"({"trials":[
       {"class":"cut","faults":[{"kind":"cut","link":")",
@@ -101,7 +101,7 @@ TEST_F(TwoHosts, CanBeDisconnectedByChaos) {
   EXPECT_THAT(result.out, ::testing::ContainsRegex("sever +1 +0 +0 +1 +0 "));
 }
 
-TEST_F(TwoHosts, ReportTheirRacks) {
+TEST_F(TwoHosts, RanksReportTheirRacks) {
   const std::string hosts = path("hosts");
   std::ofstream(hosts) << a_ << " slots=1 rack=row0.left\n" << b_ << " slots=2 rack=row0.right\n";
   const std::string file = path("graph.json");
@@ -127,7 +127,7 @@ TEST_F(TwoHosts, ReportTheirRacks) {
   EXPECT_THAT(result.out, HasSubstr("row0.right"));
 }
 
-TEST_F(TwoHosts, StoreTheirMeasuredLinksInTheCosts) {
+TEST_F(TwoHosts, MeasuredLinksAreStoredInTheCosts) {
   const std::string costs = path("costs.json");
   const Result result =
       start(
@@ -170,8 +170,8 @@ TEST_F(TwoHosts, AutoSelectsTheFastestMeasuredFabric) {
 }
 
 // mpirun and mpiexec start a daemon on each host, which forwards the ranks' messages. Each host has
-// its own name: daemons of Open MPI create a directory of that name in /tmp, which fails if two do
-// so at once.
+// its own name, because daemons of Open MPI create a directory of that name in /tmp, which fails if
+// two daemons do so at the same time.
 TEST_F(TwoHosts, WorkWithOtherLaunchers) {
   const std::string shell = path("rsh");
   std::ofstream(shell)
@@ -201,7 +201,7 @@ TEST_F(TwoHosts, WorkWithOtherLaunchers) {
   }
 }
 
-TEST_F(TwoHosts, SharedMemoryAloneDoesNotReachTheOther) {
+TEST_F(TwoHosts, SharedMemoryAloneDoesNotReachTheOtherHost) {
   const Result result =
       start_tutti_on_both(2, {"bench", "all_reduce", "--max", "64", "--transport", "shm"}).finish();
   EXPECT_EQ(result.code, 1) << result.out;

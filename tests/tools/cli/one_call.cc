@@ -35,8 +35,8 @@ double thread_cpu_seconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-// Returns the processor time of this rank's wait of one second for rank 0: the minimum of several
-// runs, because other programs slow down the same work.
+// Returns the processor time that this rank uses while it waits one second for rank 0. Measures it
+// several times and returns the minimum, because other programs slow down the same work.
 double waiting_seconds(Communicator& comm) {
   constexpr int kTries = 3;
   double least = std::numeric_limits<double>::infinity();

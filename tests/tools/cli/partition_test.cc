@@ -117,7 +117,7 @@ TEST_F(PartitionCommand, ProfilesAModel) {
   EXPECT_EQ(document["profile"]["layers"][1]["activation_bytes"], 3 * 16 * 32 * 4);
 }
 
-TEST_F(PartitionCommand, SaysWhatIsWrong) {
+TEST_F(PartitionCommand, NamesMistakes) {
   const auto expect_refused = [&](const Words& more, const std::string& said) {
     Words words = {"partition"};
     words.insert(words.end(), more.begin(), more.end());

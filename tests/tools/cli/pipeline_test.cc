@@ -151,7 +151,7 @@ TEST_F(Pipeline, ListsAllSchedules) {
                                  "pipedream", "pipedream-2bw"));
 }
 
-TEST_F(Pipeline, SaysWhatIsWrong) {
+TEST_F(Pipeline, NamesMistakes) {
   const auto expect_refused = [&](Words arguments, const std::string& said) {
     arguments.insert(arguments.begin(), "pipeline");
     const Result result = run(arguments);

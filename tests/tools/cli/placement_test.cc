@@ -41,7 +41,7 @@ TEST_F(Placement, HierarchicalAlgorithmsRunInTheCachesOfOneHost) {
   }
 }
 
-TEST_F(Placement, IsNotNeededForTheOtherAlgorithms) {
+TEST_F(Placement, OtherAlgorithmsNeedNoGroups) {
   const Result result = run({"bench", "all_reduce", "-n", "4", "--max", "4K", "--algorithm", "all",
                              "--rounds", "1", "--iterations", "2"},
                             kTwoCaches);
@@ -50,7 +50,7 @@ TEST_F(Placement, IsNotNeededForTheOtherAlgorithms) {
 }
 
 TEST_F(Placement, FollowsTheLauncherNotTheRank) {
-  // The ranks' parent is `tutti run`; four of them have groups, two do not.
+  // `tutti run` places the ranks. On two caches, three or four ranks form groups; two ranks do not.
   for (const auto& [ranks, code] : {std::pair("4", 0), std::pair("3", 0), std::pair("2", 1)}) {
     const Result result = run({"run", "-n", ranks, "--no-prefix", "--", tutti(), "bench",
                                "all_reduce", "--algorithm", "hierarchical", "--max", "1K"},
@@ -59,7 +59,7 @@ TEST_F(Placement, FollowsTheLauncherNotTheRank) {
   }
 }
 
-TEST_F(Placement, IsShown) {
+TEST_F(Placement, InfoShowsThePlacement) {
   const Result four = run({"info", "-n", "4"}, kTwoCaches);
   EXPECT_EQ(four.code, 0) << four.err;
   EXPECT_THAT(four.out,
@@ -76,7 +76,7 @@ TEST_F(Placement, IsShown) {
   EXPECT_EQ(ranks["places"][1]["bound_to"], Json::array()) << "that is another host";
 }
 
-TEST_F(Placement, IsExplained) {
+TEST_F(Placement, ExplainUsesThePlacement) {
   const Words words = {"explain", "all_reduce", "-n", "4", "--bytes", "1M"};
   EXPECT_THAT(run(words, kTwoCaches).out,
               AllOf(HasSubstr("in groups of 2"), Not(HasSubstr("several hosts"))));

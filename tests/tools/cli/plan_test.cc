@@ -128,8 +128,8 @@ TEST_F(Plan, GivesTheBestModelForABudget) {
   EXPECT_THAT(run({"plan", "--budget", "1e21", "--laws", law}).out, HasSubstr("fitted"));
 }
 
-// 175 B parameters in fp16 take 350 GB = 326 GiB. 7.5 B parameters on 64 ranks take ZeRO's
-// published memory.
+// 175 B parameters in fp16 take 350 GB. For 7.5 B parameters on 64 ranks, the ZeRO paper gives 120,
+// 31.4, 16.6 and 1.9 GB per rank.
 TEST_F(Plan, PrintsTheMemoryOfAModel) {
   const std::string json = path("memory.json");
   ASSERT_EQ(run({"plan", "--memory", "--model", "175B", "--json", json}).code, 0);
@@ -222,7 +222,7 @@ TEST_F(Plan, CommandForThisHostTrains) {
   EXPECT_LE(bytes, 1.02 * best["memory_bytes"].get<double>());
 }
 
-// These arguments used to cause a division by zero, or layouts that no run has.
+// Wrong handling of these arguments causes a division by zero, or layouts that no run can have.
 TEST_F(Plan, AcceptsOddOptionsForThisHost) {
   const Words train = {"train", "--data", write_text(), "--steps", "2", "--batch", "8"};
   const auto planned = [&](const Words& more) {
@@ -255,7 +255,7 @@ TEST_F(Plan, AcceptsOddOptionsForThisHost) {
   EXPECT_EQ(experts.out.find("predicted"), std::string::npos) << "that would be no configuration";
 }
 
-TEST_F(Plan, IsUsedByTraining) {
+TEST_F(Plan, TrainingUsesThePlan) {
   const Words train = {"train", "--data",  write_text(), "--model", "gpt2", "--layers",
                        "2",     "--heads", "2",          "--width", "32",   "--context",
                        "16",    "--batch", "8",          "--steps", "2",    "--ranks",

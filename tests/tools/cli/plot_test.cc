@@ -36,7 +36,7 @@ TEST_F(Plot, PrintsEachRunsLastLosses) {
                                 ContainsRegex("broken +1 +5\\.5000 +-\n")));
 }
 
-TEST_F(Plot, DrawsThemInOnePicture) {
+TEST_F(Plot, DrawsAllRunsInOnePicture) {
   const std::string picture = path("losses.svg");
   const Result result = run({"plot", slow(), broken(), "--out", picture, "--title", "two's runs"});
   if (result.err.find("not installed") != std::string::npos) GTEST_SKIP() << result.err;

@@ -102,7 +102,7 @@ TEST_F(Prices, ExplainNamesTheBottleneck) {
   EXPECT_THAT(bound({"--bytes", "16M"}, kDefaults), HasSubstr("a core"));
 }
 
-TEST_F(Prices, ExplainSaysWhatDeterminismRulesOut) {
+TEST_F(Prices, ExplainNamesAlgorithmsThatDeterminismExcludes) {
   const Words question = {"explain", "all_reduce", "-n", "5", "--bytes", "64K"};
   Words deterministic = question;
   deterministic.push_back("--deterministic");
@@ -153,7 +153,7 @@ TEST_F(Prices, ExplainPredictsEveryTransport) {
   EXPECT_LT(price("shm+ofi"), price("ofi"));
 }
 
-// The fabric is the one that a job would choose.
+// Between hosts, `tutti explain` assumes the fabric that a job would choose.
 TEST_F(Prices, ExplainSelectsTheBestMeasuredFabric) {
   CostModel model = CostModel::defaults();
   const std::string file = path("costs.json");
@@ -185,7 +185,7 @@ TEST_F(Prices, TuneNeedsAWritableFile) {
 TEST_F(Prices, TuneKeepsItsMeasurements) {
   const std::string file = path("kept.json");
   const std::string said = path("said");
-  // The script interrupts it during the second class of paths.
+  // The script ends `tutti tune` while it measures the second class of paths.
   const std::string script =
       cat(tutti(), " tune --json ", file, " 2> ", said, " & pid=$!; until grep -q 'measuring tcp' ",
           said, " || ! kill -0 $pid; do sleep 0.1; done; kill -TERM $pid; wait $pid");

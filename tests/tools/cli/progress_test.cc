@@ -32,7 +32,7 @@ class ProgressLines : public Cli {
   const std::string text_ = write_text();
 };
 
-TEST_F(ProgressLines, AppearEveryTenthOrAsRequested) {
+TEST_F(ProgressLines, LinesAppearAtEachTenthOrAsRequested) {
   EXPECT_THAT(steps_of({}), SizeIs(10));
   const std::vector<std::string> lines = steps_of({"--log-every", "5"});
   EXPECT_THAT(lines, SizeIs(4));

@@ -1,4 +1,5 @@
-// Tests two network namespaces as two hosts with two cables between them, both used by ranks.
+// Tests jobs on two hosts (network namespaces) with two cables between them, both of which ranks
+// use.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -80,7 +81,7 @@ class Rails : public TwoHosts {
   }
 };
 
-TEST_F(Rails, CarryHalfOfALargeAllReduceEach) {
+TEST_F(Rails, EachCableCarriesHalfOfALargeAllReduce) {
   for (const int ranks : {2, 4}) {
     SCOPED_TRACE(ranks);
     std::map<std::string, uint64_t> before;
@@ -101,7 +102,7 @@ TEST_F(Rails, CarryHalfOfALargeAllReduceEach) {
   }
 }
 
-TEST_F(Rails, LeaveTheSecondAloneWithOneStream) {
+TEST_F(Rails, OneStreamUsesOnlyTheFirstCable) {
   const uint64_t before = sent(a_, "second");
   const Result result = all_reduce(2, "cable,second", {{"TUTTI_TCP_STREAMS", "1"}});
   EXPECT_EQ(result.code, 0) << result.err;
@@ -109,8 +110,8 @@ TEST_F(Rails, LeaveTheSecondAloneWithOneStream) {
   EXPECT_LT(sent(a_, "second") - before, uint64_t{1} << 20);
 }
 
-TEST_F(Rails, UnreachableOnesAreLostConnections) {
-  // One side has addresses in one network, and the other side has addresses in another.
+TEST_F(Rails, UnreachableRailIsALostConnection) {
+  // The two ends of the second cable have addresses in different networks.
   ASSERT_EQ(shell(cat("ip -n ", b_, " address flush dev second && ip -n ", b_,
                       " address add 10.199.2.2/24 dev second"))
                 .code,
@@ -125,7 +126,7 @@ TEST_F(Rails, UnreachableOnesAreLostConnections) {
 
 // Data in flight over the failed cable and all later data use the other cable. The first cable also
 // carries the control channel.
-TEST_F(Rails, OneCarriesAllAfterTheOtherFails) {
+TEST_F(Rails, OneCableCarriesAllAfterTheOtherFails) {
   for (const std::string cable : {"second", "cable"}) {
     SCOPED_TRACE(cable);
     Process job = start_all_reduces(300, {{"TUTTI_NETWORK_TIMEOUT", "2"}});
@@ -137,7 +138,7 @@ TEST_F(Rails, OneCarriesAllAfterTheOtherFails) {
 }
 
 // Resets all connections, including those of the control channel.
-TEST_F(Rails, SurviveResetConnections) {
+TEST_F(Rails, JobSurvivesResetConnections) {
   for (const std::string encrypt : {"off", "on"}) {
     SCOPED_TRACE(encrypt);
     Process job = start_all_reduces(200, {{"TUTTI_ENCRYPT", encrypt}});

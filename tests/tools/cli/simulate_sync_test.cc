@@ -37,7 +37,7 @@ TEST_F(SimulateSync, SimulatesSynchronizationMethods) {
   ASSERT_EQ(results.size(), 8u);
   EXPECT_EQ(object["sync"], "allreduce");
   EXPECT_EQ(object["updates"], 10);
-  // The slow rank has its sum before the others have theirs, and begins its next step.
+  // The slow rank has its sum first, and begins its next step before the others have their sums.
   const double all_reduce = results[0]["time_us"].get<double>();
   EXPECT_GT(all_reduce, 10 * 4 * 600);
   EXPECT_LE(all_reduce, 10 * (4 * 600 + 2 * 3 * (2 + 2000 / 10e3)));
@@ -45,7 +45,7 @@ TEST_F(SimulateSync, SimulatesSynchronizationMethods) {
   EXPECT_NEAR(results[0]["fastest_waits"].get<double>(), 1 - 6000 / all_reduce, 1e-9);
   EXPECT_NEAR(results[0]["bytes_sent"].get<double>(), 10 * 6 * 8000, 1e-6);
   EXPECT_EQ(results[1]["sync"], "ps");
-  // A rank's gradients share its link with the answers that it sends as a server.
+  // A rank's link carries both its own gradients and the answers that it sends as a server.
   EXPECT_NEAR(results[1]["time_us"].get<double>(), 10 * (4 * 600 + 2 * 2 + 3 * 6000 / 10e3), 1e-6);
   EXPECT_NEAR(results[1]["updates_per_second"].get<double>(),
               10e6 / results[1]["time_us"].get<double>(), 1e-6);

@@ -168,8 +168,8 @@ TEST_F(Simulate, SimulatesAHundredThousandRanks) {
   }
 }
 
-// Gathers precede the first forward pass, and nothing hides them; a sum of half the bytes is
-// shorter.
+// With ZeRO, all-gathers precede the first forward pass and overlap with nothing. A step therefore
+// takes longer, although a reduce-scatter takes less time than an all-reduce.
 TEST_F(Simulate, SimulatesZero) {
   const auto time = [&](const std::vector<std::string>& more) {
     const std::string json = path("step.json");
@@ -260,7 +260,7 @@ TEST_F(Simulate, SimulatesFaults) {
   EXPECT_GT(time({"--overhead", "1"}), usual);
 }
 
-// The root has as many steps as there are ranks, all others have one.
+// The root has as many steps as there are ranks; every other rank has one step.
 TEST_F(Simulate, SimulatesRootedCollectivesOfManyRanks) {
   for (const char* collective : {"gather", "reduce"}) {
     const Result result =
@@ -332,7 +332,7 @@ TEST_F(Simulate, TrainsWithTheAlgorithmThatSuitsTheNetwork) {
   EXPECT_LT(time("auto"), time("recursive_doubling"));
 }
 
-TEST_F(Simulate, SaysWhatIsWrongWithATrainingStep) {
+TEST_F(Simulate, NamesMistakesInATrainingStep) {
   const auto error = [&](std::vector<std::string> more,
                          std::vector<std::string> words = {"simulate", "train", "--topology",
                                                            "switch:4", "--forward-us", "10",
@@ -359,7 +359,7 @@ TEST_F(Simulate, SaysWhatIsWrongWithATrainingStep) {
               HasSubstr("--pp is an option of `tutti simulate train`"));
 }
 
-TEST_F(Simulate, SaysWhatIsWrong) {
+TEST_F(Simulate, NamesMistakes) {
   const auto error = [&](std::vector<std::string> more) {
     std::vector<std::string> words = {"simulate"};
     words.insert(words.end(), more.begin(), more.end());

@@ -1,5 +1,5 @@
-// Tests a real Slurm: a controller and two nodes, both on this host, until the test ends. Skipped
-// if it is not installed or cannot be started.
+// Tests jobs under a real Slurm, whose controller and two nodes run on this host during the test.
+// Skipped if Slurm is not installed or cannot be started.
 #include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -47,7 +47,7 @@ class Slurm : public Cli {
       if (find_program(program).empty()) GTEST_SKIP() << program << " is not installed: slurm-wlm";
     }
     if (::geteuid() != 0) GTEST_SKIP() << "only root can start a slurmd";
-    static std::string cannot_start;  // once is enough to know
+    static std::string cannot_start;  // reason of a failed start, which later tests do not repeat
     if (!cannot_start.empty()) GTEST_SKIP() << "Slurm does not start: " << cannot_start;
     std::string name = "/tmp/tutti-slurm.XXXXXX";  // slurmd's sockets have short names only
     if (::mkdtemp(name.data()) == nullptr) throw system_error(cat("mkdtemp ", name), errno);
@@ -64,7 +64,7 @@ class Slurm : public Cli {
   }
 
   void TearDown() override {
-    // An ending step notifies the controller. It would wait long for a controller that has ended.
+    // A step that ends notifies the controller, and would wait long if the controller had ended.
     if (!daemons_.empty()) wait_until_idle();
     while (!daemons_.empty()) {  // the controller last
       ::kill(daemons_.back()->pid(), SIGTERM);
@@ -103,8 +103,8 @@ class Slurm : public Cli {
     return words;
   }
 
-  // Name of the second node, which is no host's name. Slurm orders nodes by name, and this name
-  // follows the first node's.
+  // Name of the second node, which is not the name of a host. Slurm orders nodes by name, and this
+  // name follows that of the first node.
   const std::string second_ = host_name() + "-b";
 
  private:
@@ -118,8 +118,8 @@ class Slurm : public Cli {
          << "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core\nReturnToService=2\n"
          << "SlurmdParameters=config_overrides\nSchedulerParameters=bf_interval=1\n"
          << "KillWait=5\nMailProg=/bin/true\n"
-         // Ports are derived from the job's number; a concurrent run on this machine has other
-         // numbers.
+         // Tutti derives ports from the job's ID, which therefore differs between concurrent runs
+         // of this test on one machine.
          << "FirstJobId=" << 1 + ::getpid() % 16000 << '\n'
          << "SlurmctldPidFile=" << folder << "/slurmctld.pid\nSlurmdPidFile=" << folder
          << "/%n.pid\nSlurmdSpoolDir=" << folder << "/%n\nStateSaveLocation=" << folder

@@ -1,9 +1,9 @@
-// Splits the job's communicator repeatedly and checks that each part works; chaos_test aborts it
-// during a split.
+// Splits the job's communicator repeatedly and checks that each part works. chaos_test aborts
+// communicators of this program, also during a split.
 //
 //   splits COUNT
 //
-// After an error it exits at once, as C programs do.
+// After an error the program exits at once, as C programs do.
 #include <cstdio>
 #include <cstdlib>
 #include <exception>

@@ -28,7 +28,8 @@ constexpr int kSteps = 12;
 
 class Survivors : public Cli {
  protected:
-  // Returns a training that writes its steps' losses; `more` options come last.
+  // Returns the command of a training that writes the losses of its steps; `more` options come
+  // last.
   Words training(const Words& more, const std::string& losses) const {
     Words words = {"train",     "--data",    text_, "--model",       "gpt2",      "--layers",
                    "2",         "--heads",   "2",   "--width",       "32",        "--context",
@@ -38,7 +39,7 @@ class Survivors : public Cli {
     return words;
   }
 
-  // Returns the losses by step. A repeated step has its last loss.
+  // Returns the losses by step; for a repeated step, the loss of its last repetition.
   std::map<int, double> losses(const std::string& file) const {
     std::map<int, double> found;
     for (const std::string& line : split(read(path(file)), '\n')) {
@@ -65,7 +66,7 @@ class Survivors : public Cli {
         from = object["continues_from"].get<int>();
         EXPECT_EQ(object["lost_ranks"], Json({rank}));
         EXPECT_LE(*from, last);
-        // The rank that writes the line may have died before it could report it to the others.
+        // The dead rank may have logged a step without reporting its end to the others.
         EXPECT_GE(object["lost_after_step"].get<int>(), *from);
       } else if (object.contains("step")) {
         last = object["step"].get<int>();
@@ -88,8 +89,8 @@ class Survivors : public Cli {
   const std::string text_ = write_text();
 };
 
-// Whichever rank dies, at whichever message, the losses equal those of a run without deaths.
-TEST_F(Survivors, TrainOn) {
+// In each layout, rank 0, 1 or 3 dies at a message during the run.
+TEST_F(Survivors, LossesEqualThoseOfARunWithoutDeaths) {
   ASSERT_EQ(run(training({"--ranks", "4"}, "undisturbed")).code, 0);
   const std::map<int, double> undisturbed = losses("undisturbed");
   ASSERT_THAT(undisturbed, SizeIs(kSteps));
@@ -104,7 +105,8 @@ TEST_F(Survivors, TrainOn) {
       Words more = {"--ranks", "4", "--min-ranks", "2"};
       more.insert(more.end(), layout.begin(), layout.end());
       SCOPED_TRACE(cat(::testing::PrintToString(layout), " kill:", death));
-      std::filesystem::remove(path("losses"));  // a run whose rank 0 dies at once adds to it
+      // A run whose rank 0 dies before its first step would append to an existing file.
+      std::filesystem::remove(path("losses"));
       const Result result = run(training(more, "losses"), {{"TUTTI_FAULT", "kill:" + death}});
       ASSERT_EQ(result.code, 0) << result.err;
       EXPECT_THAT(
@@ -161,8 +163,8 @@ TEST_F(Survivors, ContinueFromANewerPublishedStep) {
   EXPECT_TRUE(told);
 }
 
-// The second rank dies while the others take over the first one's state, or store their first
-// copies afterwards; neither holds the other's copy.
+// Rank 3 dies while the others take over the state of rank 0, or while they store their first
+// copies afterwards. Neither of the two ranks holds the other's copy.
 TEST_F(Survivors, SurviveADeathDuringRecovery) {
   const Words words = {"train", "--data",   text_, "--ranks",   "6", "--min-ranks", "2", "--steps",
                        "30",    "--hidden", "32",  "--threads", "1"};
@@ -175,7 +177,7 @@ TEST_F(Survivors, SurviveADeathDuringRecovery) {
   }
 }
 
-// Any two of four ranks die. Each rank has copies at two others.
+// Rank 0 and one of the three other ranks die. Each rank has copies at two others.
 TEST_F(Survivors, SurviveTwoDeathsAtOnce) {
   for (const int other : {1, 2, 3}) {
     const std::string faults = cat("kill:0:60,kill:", other, ":60");
@@ -188,7 +190,7 @@ TEST_F(Survivors, SurviveTwoDeathsAtOnce) {
 }
 
 // A rank and the holder of its copy die, and there is no checkpoint.
-TEST_F(Survivors, EndIfPartOfTheStateIsLost) {
+TEST_F(Survivors, TrainingEndsIfPartOfTheStateIsLost) {
   Process job = start(
       training({"--ranks", "4", "--min-ranks", "2", "--copies", "1", "--steps", "3000"}, "losses"));
   ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "a tenth is done";
@@ -200,7 +202,7 @@ TEST_F(Survivors, EndIfPartOfTheStateIsLost) {
 }
 
 // A spare replaces a dead rank.
-TEST_F(Survivors, AreJoinedBySpares) {
+TEST_F(Survivors, SpareReplacesADeadRank) {
   const Result result =
       run(training({"--ranks", "2", "--spares", "1", "--min-ranks", "2"}, "losses"),
           {{"TUTTI_FAULT", "kill:1:90"}});
@@ -210,8 +212,8 @@ TEST_F(Survivors, AreJoinedBySpares) {
   EXPECT_THAT(losses("losses"), SizeIs(kSteps));
 }
 
-// Spares do not train while no rank dies, whether or not a minimum was given.
-TEST_F(Survivors, MustByDefaultBeAsManyAsTrain) {
+// Without --min-ranks, the minimum is the number of training ranks.
+TEST_F(Survivors, SparesDoNotTrainWhileNoRankDies) {
   const Words two = {"--ranks", "2", "--spares", "1"};
   const Result undisturbed = run(training(two, "losses"));
   EXPECT_EQ(undisturbed.code, 0) << undisturbed.err;
@@ -230,7 +232,7 @@ class SurvivorsOfARunWithADirectory : public Survivors {
         run(training({"--steps", "8", "--ranks", "2", "--checkpoint", path("run")}, "old")).code,
         0);
   }
-  // Returns the run's identity; its ranks die according to `faults`.
+  // Runs a training whose ranks die according to `faults`, and returns the run's identity.
   std::string trained(const Words& more, const std::string& faults) const {
     Words words = {"--checkpoint", path("run")};
     words.insert(words.end(), more.begin(), more.end());
@@ -247,7 +249,7 @@ class SurvivorsOfARunWithADirectory : public Survivors {
   }
 };
 
-TEST_F(SurvivorsOfARunWithADirectory, StillOverwriteTheDirectory) {
+TEST_F(SurvivorsOfARunWithADirectory, OverwriteReplacesTheEarlierRun) {
   for (const Words& more :
        {Words{"--ranks", "2", "--min-ranks", "1"}, Words{"--ranks", "2", "--spares", "1"}}) {
     Words words = {"--overwrite"};
@@ -261,7 +263,7 @@ TEST_F(SurvivorsOfARunWithADirectory, StillOverwriteTheDirectory) {
   }
 }
 
-TEST_F(SurvivorsOfARunWithADirectory, MayStillHaveOtherSettings) {
+TEST_F(SurvivorsOfARunWithADirectory, ResumedRunKeepsItsChangedSettings) {
   for (const Words& more : {Words{"--min-ranks", "1", "--steps", "20"},
                             Words{"--spares", "1", "--steps", "40", "--checkpoint-every", "22"}}) {
     Words words = {"--resume", "--ranks", "2", "--lr", "0.01", "--allow-changed", "lr"};
@@ -270,7 +272,8 @@ TEST_F(SurvivorsOfARunWithADirectory, MayStillHaveOtherSettings) {
   }
 }
 
-// Spares know the settings that the first ranks derived from the options.
+// Spares receive the settings that the first ranks derived from the options, such as the batch
+// size.
 TEST_F(Survivors, KeepTheBatchOfTheFirstRanks) {
   const Words words = {"train", "--data",    text_, "--steps",         "12", "--hidden",
                        "32",    "--threads", "1",   "--micro-batches", "2",  "--micro-batch",
@@ -281,8 +284,8 @@ TEST_F(Survivors, KeepTheBatchOfTheFirstRanks) {
   EXPECT_THAT(result.err, HasSubstr("with 48 samples as before"));
 }
 
-// Ten deaths of any ranks, including spares, each after the run has progressed by some steps.
-TEST_F(Survivors, TrainOnAfterManyDeaths) {
+// Kills ten random ranks, including spares, each after the run has progressed by some steps.
+TEST_F(Survivors, TrainingContinuesAfterManyDeaths) {
   constexpr int kMany = 600;
   constexpr int kRanks = 4;
   constexpr int kSpares = 10;
@@ -315,7 +318,7 @@ TEST_F(Survivors, TrainOnAfterManyDeaths) {
   }
 }
 
-// The signal is the one with which owners of preemptible machines announce termination.
+// Owners of preemptible machines announce termination with SIGTERM.
 TEST_F(Survivors, ContinueWithoutATerminatedRank) {
   constexpr int kMany = 4000;
   Process job =
@@ -330,7 +333,7 @@ TEST_F(Survivors, ContinueWithoutATerminatedRank) {
 }
 
 // A spare's death interrupts no rank, and the run is not repeated.
-TEST_F(Survivors, FinishOnceAlthoughASpareDied) {
+TEST_F(Survivors, DeathOfASpareInterruptsNothing) {
   Process job = start(
       training({"--ranks", "2", "--spares", "1", "--min-ranks", "1", "--steps", "2000"}, "losses"));
   ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "a tenth is done";
@@ -348,7 +351,7 @@ TEST_F(Survivors, OneSpareCanReplaceASingleRank) {
   EXPECT_EQ(result.code, 0) << result.err;
 }
 
-TEST_F(Survivors, CannotBeRequiredToExceedTheRanks) {
+TEST_F(Survivors, MinimumAboveTheNumberOfRanksIsRefused) {
   for (const Words& command : {training({"--ranks", "2", "--min-ranks", "3"}, "losses"),
                                Words{"run", "-n", "2", "--min-ranks", "3", "--", "true"}}) {
     const Result result = run(command);
@@ -357,14 +360,14 @@ TEST_F(Survivors, CannotBeRequiredToExceedTheRanks) {
   }
 }
 
-TEST_F(Survivors, EndIfTooFewAreLeft) {
+TEST_F(Survivors, TrainingEndsIfTooFewRanksAreLeft) {
   const Result result =
       run(training({"--ranks", "3", "--min-ranks", "3"}, "losses"), {{"TUTTI_FAULT", "kill:1:90"}});
   EXPECT_EQ(result.code, 137);
   EXPECT_THAT(result.err, HasSubstr("rank 1"));
 }
 
-TEST_F(Survivors, ContinueTheJob) {
+TEST_F(Survivors, JobContinuesWithoutAKilledRank) {
   const std::string program = "if [ $RANK = 1 ]; then kill -9 $$; fi; echo rank $RANK is through";
   const Result two = run({"run", "-n", "3", "--min-ranks", "2", "--", "sh", "-c", program});
   EXPECT_EQ(two.code, 0) << two.err;
@@ -377,8 +380,9 @@ TEST_F(Survivors, ContinueTheJob) {
   EXPECT_THAT(three.err, Not(HasSubstr("continue")));
 }
 
-// No surviving rank has the run's progress, so the run is not complete.
-TEST_F(Survivors, CanBeSparesOnly) {
+// Both training ranks die, and only the spare survives. It has no state of the run, so training
+// continues from a checkpoint or fails without one.
+TEST_F(Survivors, SparesAloneNeedACheckpoint) {
   const Words job_of = {"--ranks", "2", "--spares", "1", "--min-ranks", "1", "--steps", "2000"};
   const auto kill_both = [&](const Words& options, int64_t after) {
     std::filesystem::remove(path("losses"));
@@ -399,7 +403,7 @@ TEST_F(Survivors, CanBeSparesOnly) {
   EXPECT_THAT(losses("losses"), SizeIs(2000));
 }
 
-TEST_F(Survivors, DoWithoutSparesWhilePossible) {
+TEST_F(Survivors, UnneededSparesAreNoFailure) {
   const Result result = run({"run", "-n", "2", "--spares", "2", "--no-prefix", "--", tutti(),
                              "bench", "all_reduce", "--max", "1K"});
   EXPECT_EQ(result.code, 0) << result.err;
@@ -407,14 +411,14 @@ TEST_F(Survivors, DoWithoutSparesWhilePossible) {
 }
 
 // Spares that only waited do not count as success, and the job is restarted.
-TEST_F(Survivors, DoNotIncludeSparesThatOnlyWaited) {
+TEST_F(Survivors, WaitingSparesAreNoSuccess) {
   const std::string program =
       cat("if [ $RANK -lt 2 ]; then ", tutti(), " bench all_reduce --max 1K; exit 9; fi; exec ",
           tutti(), " bench all_reduce --max 1K");
   const Result result =
       run({"run", "-n", "2", "--spares", "2", "--restarts", "1", "--", "sh", "-c", program});
   EXPECT_EQ(result.code, 9) << result.err;
-  // The last rank that worked may fail before the spares have ended, or after.
+  // The last active rank may fail before or after the end of the spares.
   EXPECT_THAT(result.err, AllOf(AnyOf(HasSubstr("all active ranks failed"), HasSubstr("rank 1 (")),
                                 HasSubstr("restarting the job (restart 1 of 1)")));
   const Result diverged = run({"train", "--data", text_, "--ranks", "2", "--spares", "2", "--steps",
@@ -423,8 +427,9 @@ TEST_F(Survivors, DoNotIncludeSparesThatOnlyWaited) {
   EXPECT_THAT(diverged.err, HasSubstr("not finite"));
 }
 
-// The ranks end one after the other: each waits for notices of the ends before its own.
-TEST_F(Survivors, DoNotIncludeRanksThatLeftBeforeTheOthersFailed) {
+// The ranks end one after the other: each rank waits for the launcher's notices that the ranks
+// before it have ended.
+TEST_F(Survivors, RanksThatLeftTooEarlyAreNoSuccess) {
   const std::string wait = "read -r -u $TUTTI_LAUNCHER_FD notice; ";
   const Result left = run({"run", "-n", "3", "--min-ranks", "1", "--", "bash", "-c",
                            "[ $RANK = 1 ] && exit 0; " + wait + "exit 7"});
@@ -438,7 +443,7 @@ TEST_F(Survivors, DoNotIncludeRanksThatLeftBeforeTheOthersFailed) {
   EXPECT_EQ(last.code, 0) << last.err;
 }
 
-TEST_F(Survivors, AreNotNeededIfTheJobIsRestarted) {
+TEST_F(Survivors, FailedJobIsRestarted) {
   const std::string program =
       "if [ $TORCHELASTIC_RESTART_COUNT -lt 2 ]; then exit 3; fi; echo well";
   const Result enough =

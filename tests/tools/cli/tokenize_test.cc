@@ -151,7 +151,7 @@ TEST_F(Tokenize, ReadsParquetAndArrow) {
   EXPECT_THAT(tokens(path("out.bin")), ElementsAre('x', '\n', 'y', '\n', 'z', '\n')) << nested.err;
 }
 
-TEST_F(Tokenize, SaysThatPyarrowIsMissing) {
+TEST_F(Tokenize, NamesTheMissingPyarrow) {
   const std::string python = write("python",
                                    "#!/bin/sh\nprintf 'E\\0\\0\\0\\0\\0\\0\\0\\0"
                                    "\\007\\0\\0\\0pyarrow'\n");

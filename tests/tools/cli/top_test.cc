@@ -114,7 +114,7 @@ TEST_F(Top, NamesTheRankThatOthersWaitFor) {
   end(job);
 }
 
-// A spare waits all the time, and it waits for ranks that are working.
+// A spare always waits, and the ranks that it waits for are working.
 TEST_F(Top, IgnoresSparesInComparisons) {
   Process job = start(job_of(3, {"-1", "20", "-1", "spare"}));
   ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";
@@ -146,7 +146,7 @@ TEST_F(Top, ShowsAStoppedRank) {
   end(job);
 }
 
-TEST_F(Top, IsRefusedWithAnotherToken) {
+TEST_F(Top, AnotherTokenIsRefused) {
   Process job = start(job_of(2, {"0", "1"}));
   ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";
   const pid_t rank = process_of_rank(1);
@@ -226,7 +226,7 @@ TEST_F(Top, AttachesIfRankZeroIsStopped) {
   end(job);
 }
 
-TEST_F(Top, SaysThatTheJobHasEnded) {
+TEST_F(Top, ReportsTheEndOfTheJob) {
   Process job = start(job_of(3, {"0", "1"}));
   ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";
   Process watching = start(top({"--json", "--every", "0.1"}));

@@ -37,7 +37,7 @@ class Torchrun : public Cli {
     Words words = {torchrun_};
     words.insert(words.end(), options.begin(), options.end());
     words.insert(words.end(), {"--no-python", "--", "sh", "-c", script});
-    environment["OMP_NUM_THREADS"] = "1";  // else torchrun warns that it sets it
+    environment["OMP_NUM_THREADS"] = "1";  // otherwise torchrun sets this variable and warns
     environment["TUTTI_TRANSPORT"] = "tcp";
     return start_program(std::move(words), std::move(environment));
   }
@@ -67,8 +67,8 @@ TEST_F(Torchrun, StartsABenchmark) {
   expect_right(3);
 }
 
-// Rank 1 ends before it joins. Its agent counts a restart; the other agent, which stops its own
-// waiting rank, does not.
+// In its first start, rank 1 ends before it joins. Its agent counts a restart. The other agent
+// stops its own waiting rank and counts none.
 TEST_F(Torchrun, TwoAgentsFormOneJobAlsoAfterARestart) {
   const std::string script =
       cat("[ $RANK = 1 ] && ", when_first(), "exit 1; echo $TORCHELASTIC_RESTART_COUNT >",

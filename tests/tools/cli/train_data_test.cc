@@ -80,7 +80,7 @@ TEST_F(TrainData, ShardsHaveOneFileToValidateOn) {
   Words with = words;
   with.insert(with.end(), {"--validation", v});
   const std::vector<Json> lines = trained(with);
-  // 43 windows of 16 in 700 tokens, and none of the shards.
+  // 700 tokens of the validation file contain 43 windows of 16; no training shard is validated on.
   EXPECT_EQ(lines.back().at("validation_samples"), 43 * 16);
   EXPECT_NE(trained(words).back().at("validation_samples"), 43 * 16);
 }

@@ -59,8 +59,9 @@ class TrainFactors : public Cli {
   }
 };
 
-// 12 rows: 12 x (64 + 64) values instead of 2 x 64 x 64, but 12 x (64 + 3) instead of 2 x 64 x 3.
-TEST_F(TrainFactors, AreReported) {
+// With 12 rows, the factors of a 64 x 64 matrix have 12 x (64 + 64) values, fewer than the 2 x 64 x
+// 64 of an all-reduce. For a 64 x 3 matrix, 12 x (64 + 3) values are more than 2 x 64 x 3.
+TEST_F(TrainFactors, TrafficOfFactorsIsReported) {
   const auto [plain, text_of_plain] = train({});
   const auto [factors, text] = train({"--factors", "auto"});
   ASSERT_EQ(factors.size(), plain.size());
@@ -80,7 +81,7 @@ TEST_F(TrainFactors, AreReported) {
   EXPECT_EQ(train({"--factors", "all"}).first.back().at("factors").size(), 3u);
 }
 
-TEST_F(TrainFactors, AreRefusedBesideUnsupportedOptions) {
+TEST_F(TrainFactors, UnsupportedOptionsAreRefused) {
   expect_refused({"--zero", "2"}, "ZeRO stage 2");
   expect_refused({"--compression", "bf16"}, "compression");
   expect_refused({"--sync", "local:4"}, "--sync local:4");
@@ -93,7 +94,7 @@ TEST_F(TrainFactors, AreRefusedBesideUnsupportedOptions) {
 }
 
 // On ranks with other instructions, products would differ in the last bits.
-TEST_F(TrainFactors, AreRefusedOnRanksWithOtherInstructions) {
+TEST_F(TrainFactors, RanksWithOtherInstructionsAreRefused) {
   const std::string script =
       "test ${TUTTI_RANK:-$RANK} = 0 && export TUTTI_CPU=baseline; exec \"$0\" \"$@\"";
   Words words = {"run", "-n", "2", "--", "sh", "-c", script, tutti()};
@@ -105,7 +106,7 @@ TEST_F(TrainFactors, AreRefusedOnRanksWithOtherInstructions) {
 }
 
 // --factors is a setting of the layout, not of the run.
-TEST_F(TrainFactors, MayChangeWhenARunIsResumed) {
+TEST_F(TrainFactors, ResumedRunMayChangeFactors) {
   const Words saved = {"--checkpoint", path("run"), "--lr-schedule", "constant"};
   Words more = saved;
   more.insert(more.end(), {"--factors", "auto"});
@@ -117,7 +118,7 @@ TEST_F(TrainFactors, MayChangeWhenARunIsResumed) {
   EXPECT_FALSE(lines.back().contains("factors"));
 }
 
-TEST_F(TrainFactors, WorkInPipelinesWithoutFlushes) {
+TEST_F(TrainFactors, PipelinesWithoutFlushesSendFactors) {
   const Words pipeline = {"--ranks", "4", "--pp", "2", "--schedule", "pipedream-2bw"};
   const auto [plain, text_of_plain] = train(pipeline);
   Words more = pipeline;

@@ -1,5 +1,5 @@
 // Tests the files that `tutti train` writes for other programs: JSON, CSV and TensorBoard events
-// have the same numbers. Also tests background checkpoints and the best one.
+// have the same numbers. Also tests background checkpoints and the checkpoint of the best step.
 #include <filesystem>
 #include <map>
 #include <sstream>
@@ -86,7 +86,7 @@ class TrainFiles : public Cli {
   const std::string text_ = write_text();
 };
 
-TEST_F(TrainFiles, HaveTheSameNumbers) {
+TEST_F(TrainFiles, AllFilesHaveTheSameNumbers) {
   const Words files = {"--csv", path("c"), "--tensorboard", path("t"), "--checkpoint", path("run")};
   Words first = files, second = files;
   first.insert(first.end(), {"--steps", "4"});
@@ -120,8 +120,8 @@ TEST_F(TrainFiles, JumpOfTheRateIsReported) {
   EXPECT_THAT(train(second).err, HasSubstr("the learning rate jumps from "));
 }
 
-// The run is resumed from a step before its last one.
-TEST_F(TrainFiles, HaveEachStepOnce) {
+// The run is resumed from a step before its last step.
+TEST_F(TrainFiles, FilesHaveEachStepOnce) {
   const Words files = {"--csv", path("c"), "--checkpoint", path("run"), "--steps", "6"};
   Words first = files, second = files;
   first.insert(first.end(), {"--checkpoint-every", "2", "--keep", "0"});

@@ -233,7 +233,8 @@ TEST_F(TrainGpt, ContextRanksChangeNotABit) {
         Words{"--cp", "2", "--pp", "2", "--ranks", "4", "--recompute", "full"}}) {
     EXPECT_EQ(steps(trained(words + layout)), plain) << ::testing::PrintToString(layout);
   }
-  // If the model cannot be divided, its bits are those of three ranks, and a message reports it.
+  // The model cannot be divided by 3 without a change of rounding. Results then have the bits of
+  // three context ranks, and a message reports that.
   const Result odd = run(command(words + Words{"--cp", "3", "--ranks", "3"}), kDeterministic);
   EXPECT_EQ(odd.code, 0);
   EXPECT_THAT(odd.err, HasSubstr("results are bitwise those of 3 context-parallel ranks"));
@@ -431,7 +432,7 @@ TEST_F(TrainGpt, KilledRunResumesAndTrainsTheSameModel) {
     await_steps(path("json"), steps);
     expect_a_clear_end(job, steps % 2);
     EXPECT_GE(expect_as_in_whole(), static_cast<size_t>(steps));
-    saved += steps - 1;  // at least: a step's line is written before the step is saved
+    saved += steps - 1;  // lower bound, because a step's line is written before the step is saved
     if (saving.back() != "--resume") saving.push_back("--resume");
   }
   std::filesystem::remove(path("json"));

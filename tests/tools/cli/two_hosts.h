@@ -1,5 +1,5 @@
-// Two network namespaces as two hosts with a cable between them, until the test ends. Tests are
-// skipped if this process may not create them.
+// Creates two hosts for a test: network namespaces with a cable between them. Tests are skipped if
+// this process may not create namespaces.
 #pragma once
 
 #include <string>

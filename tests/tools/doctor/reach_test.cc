@@ -1,4 +1,5 @@
-// Tests mutual reachability checks of hosts over the loopback interface; strangers get no answer.
+// Tests over the loopback interface whether hosts reach each other. Clients without the nonce get
+// no answer.
 #include "tools/doctor/reach.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +21,7 @@ using bootstrap::Transfer;
 
 const std::string kNonce(kNonceBytes, 'a');
 const std::vector<Interface> kInterfaces = {{"lo", {"127.0.0.1"}, 65536, 0, true, true}};
-constexpr std::chrono::seconds kPatience{60};  // only a hang reaches it
+constexpr std::chrono::seconds kPatience{60};  // time limit that only a hang exceeds
 
 Target target_of(const Listeners& listeners) {
   return {.host = 1, .rail = 0, .there = listeners.rails().at(0), .own = ""};

@@ -1,4 +1,4 @@
-// Tests host lists of people and batch systems, and the assignment of ranks to hosts.
+// Tests host lists that users and batch systems write, and the assignment of ranks to hosts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -58,7 +58,7 @@ class HostFile : public ::testing::Test {
   const std::string path_;
 };
 
-TEST_F(HostFile, CanBeOpenMpis) {
+TEST_F(HostFile, ReadsTheFormatOfOpenMpi) {
   EXPECT_THAT(read("# two\nnode1 slots=4 max_slots=8\n\n  node2\tslots=2  # half\nnode3\n"),
               ElementsAre(Host{"node1", 4}, Host{"node2", 2}, Host{"node3", 1}));
 }
@@ -70,23 +70,23 @@ TEST_F(HostFile, SkipsAHostWithoutSlots) {
   EXPECT_THAT(failure_of([] { parse_hosts({"a:0"}); }), HasSubstr("0 slots"));
 }
 
-TEST_F(HostFile, MayBeginWithAByteOrderMark) {
+TEST_F(HostFile, SkipsAByteOrderMark) {
   EXPECT_THAT(read("\xEF\xBB\xBFnode1:4\nnode2:2\n"),
               ElementsAre(Host{"node1", 4}, Host{"node2", 2}));
 }
 
-TEST_F(HostFile, CanNameRacks) {
+TEST_F(HostFile, ReadsRacks) {
   EXPECT_THAT(read("node1 slots=4 rack=row0.rack1\nnode2:2 rack=row0.rack2\n"),
               ElementsAre(Host{"node1", 4, "row0.rack1"}, Host{"node2", 2, "row0.rack2"}));
   EXPECT_THROW(read("node1 rack=a..b\n"), Error);
   EXPECT_THROW(read("node1 rack\n"), Error);
 }
 
-TEST_F(HostFile, CanBeMpichs) {
+TEST_F(HostFile, ReadsTheFormatOfMpich) {
   EXPECT_THAT(read("node1:4\nnode2:2\n"), ElementsAre(Host{"node1", 4}, Host{"node2", 2}));
 }
 
-TEST_F(HostFile, CanBeAListOfNames) {
+TEST_F(HostFile, ReadsAListOfNames) {
   EXPECT_THAT(read("node1\nnode2\n"), ElementsAre(Host{"node1", 0}, Host{"node2", 0}));
   EXPECT_THAT(read("node1\nnode1\nnode2\nnode1\r\n"),
               ElementsAre(Host{"node1", 3}, Host{"node2", 1}));
@@ -108,7 +108,7 @@ std::optional<Allocation> allocation(const std::map<std::string, std::string>& v
   });
 }
 
-TEST(Allocation, IsReadFromSlurm) {
+TEST(Allocation, ReadsTheVariablesOfSlurm) {
   EXPECT_FALSE(allocation({}));
   std::map<std::string, std::string> slurm = {
       {"SLURM_JOB_ID", "5"}, {"SLURM_JOB_NODELIST", "n[1-3]"}, {"SLURM_TASKS_PER_NODE", "2(x2),1"}};
@@ -128,7 +128,7 @@ TEST(Allocation, IsReadFromSlurm) {
                   ->only_here);
 }
 
-TEST(Allocation, IsReadFromLsf) {
+TEST(Allocation, ReadsTheVariablesOfLsf) {
   EXPECT_THAT(allocation({{"LSB_MCPU_HOSTS", "a 4 b 2"}})->hosts,
               ElementsAre(Host{"a", 4}, Host{"b", 2}));
   EXPECT_THAT(allocation({{"LSB_HOSTS", "a a b"}})->hosts, ElementsAre(Host{"a", 2}, Host{"b", 1}));
@@ -139,14 +139,14 @@ TEST(Allocation, IsReadFromLsf) {
 }
 
 // An allocation of only this host needs no remote shell.
-TEST(Allocation, CanBeOfThisHostOnly) {
+TEST(Allocation, ReportsAnAllocationOfThisHostOnly) {
   const std::string own = host_name();
   EXPECT_TRUE(allocation({{"LSB_MCPU_HOSTS", own + " 4"}})->only_here);
   EXPECT_TRUE(allocation({{"LSB_MCPU_HOSTS", own + ".example.org 4"}})->only_here);
   EXPECT_FALSE(allocation({{"LSB_MCPU_HOSTS", own + "-2 4"}})->only_here);
 }
 
-TEST_F(HostFile, CanBeOfAnAllocation) {
+TEST_F(HostFile, ReadsTheFileOfAnAllocation) {
   read("a\na\nb\n");
   for (const char* variable : {"PBS_NODEFILE", "LSB_DJOB_HOSTFILE"}) {
     EXPECT_THAT(allocation({{variable, path_}})->hosts, ElementsAre(Host{"a", 2}, Host{"b", 1}));

@@ -1,5 +1,5 @@
-// Tests several hosts, all of them this one: the remote shell is a script that ignores the host
-// name.
+// Tests jobs on several hosts, all of which are this host: the remote shell is a script that
+// ignores the host name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -57,7 +57,7 @@ TEST_F(Hosts, RanksAreAssignedInBlocks) {
   }
 }
 
-TEST_F(Hosts, EachGivesItsRanksTheirDomains) {
+TEST_F(Hosts, EachHostGivesItsRanksTheirDomains) {
   const Result result = start(4, "a,b", "echo $RANK at $TUTTI_DOMAIN",
                               {{"TUTTI_TOPOLOGY", "synthetic:package:2 [numa] core:1 pu:1"}})
                             .finish();
@@ -68,7 +68,7 @@ TEST_F(Hosts, EachGivesItsRanksTheirDomains) {
   }
 }
 
-TEST_F(Hosts, AllReachTheSocketOfTheFirst) {
+TEST_F(Hosts, RanksReachTheSocketOfRankZero) {
   const Result result =
       start(2, "a,b",
             "if [ $RANK = 1 ]; then exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT && echo connected;"
@@ -101,7 +101,7 @@ TEST_F(Hosts, SlowAnswerIsReported) {
   EXPECT_THAT(result.err, HasSubstr("has not started the agent for 5 s"));
 }
 
-TEST_F(Hosts, ThisOneNeedsNoShell) {
+TEST_F(Hosts, ThisHostNeedsNoRemoteShell) {
   const Result result =
       start(2, "localhost:2", "echo rank $RANK of $TUTTI_HOST", {{"TUTTI_RSH", "/bin/false"}})
           .finish();
@@ -110,7 +110,7 @@ TEST_F(Hosts, ThisOneNeedsNoShell) {
 }
 
 // Rank 1 kills the agent of host b, which cannot report the rank's end. Rank 0 ends afterwards.
-TEST_F(Hosts, OthersContinueWithoutOneThatIsLost) {
+TEST_F(Hosts, OtherHostsContinueWithoutALostHost) {
   const std::string file = shell_ + ".agent";
   const Result result =
       start(2, "a,b",
@@ -146,7 +146,7 @@ TEST_F(Hosts, DeathsAreReportedAcrossHosts) {
                                         "killed by signal 9 \\(Killed\\)\n$"));
 }
 
-// Returns 40 hosts, each of which reaches at most 3 others itself.
+// Returns the names of 40 hosts. With kTree, each host starts the agents of at most 3 others.
 std::string many_hosts(const std::string& more = "") {
   std::string hosts = "h0";
   for (int i = 1; i < 40; ++i) hosts += cat(",h", i);
@@ -154,7 +154,7 @@ std::string many_hosts(const std::string& more = "") {
 }
 const Process::Environment kTree = {{"TUTTI_LAUNCH_FANOUT", "3"}};
 
-TEST_F(Hosts, AreReachedThroughEachOther) {
+TEST_F(Hosts, AgentsStartFurtherAgents) {
   // Each agent's parent is another agent, except for the first three.
   const Result result =
       start(40, many_hosts(), "ps -o args= -p $(ps -o ppid= -p $PPID)", kTree).finish();
@@ -167,7 +167,7 @@ TEST_F(Hosts, AreReachedThroughEachOther) {
   EXPECT_GE(holds("$PPID)"), 1) << result.out;
 }
 
-TEST_F(Hosts, TreeOfThemIsOneJob) {
+TEST_F(Hosts, TreeOfHostsIsOneJob) {
   const Result result =
       start(80, many_hosts(), "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE", kTree)
           .finish();

@@ -145,7 +145,7 @@ TEST(Launcher, ReturnsTheExitCodeOfTheFailedRankAndShowsItsErrorOnce) {
   EXPECT_EQ(result.err.find("the cause"), result.err.rfind("the cause")) << "it is still seen";
 }
 
-// A rank that exits with 0 while others need it has not failed itself.
+// A rank that exits with 0 while other ranks need it does not count as failed, but is named.
 TEST(Launcher, NamesRanksThatHadEndedBefore) {
   const Result result = launch_script(
       4, "[ $RANK = 0 ] || exit 0; " + kReadNotice + kReadNotice + kReadNotice + "exit 3");
@@ -259,7 +259,7 @@ class TokenFile : public ::testing::Test {
   const std::string path_;
 };
 
-TEST_F(TokenFile, IsReadForTheRanks) {
+TEST_F(TokenFile, LauncherReadsTheFileForTheRanks) {
   write("a secret of the job\n");
   EXPECT_THAT(launch().out, FromBothRanks("a secret of the job"));
 }

@@ -1,5 +1,5 @@
-// Tests that the kernel's out-of-memory killer is named: from files as the kernel writes them and,
-// if a test may create a control group, by the real kernel.
+// Tests that the launcher names the kernel's out-of-memory killer. Uses files like those of the
+// kernel and, if a test may create a control group, the real kernel.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -127,7 +127,7 @@ TEST_F(OutputTest, TailHasTheLastErrorLinesUnlessTheyAreOnTheScreen) {
     output.add(1, Stream::err, "line " + std::to_string(i) + "\n", start_);
   }
   output.finish();
-  EXPECT_EQ(output.tail(1), "");  // nothing came after it
+  EXPECT_EQ(output.tail(1), "");  // no later lines have pushed rank 1's lines off the screen
   EXPECT_EQ(output.tail(0), "");  // rank 0 printed nothing
   for (int64_t i = 1; i < Output::kOnScreen; ++i) {
     output.add(0, Stream::err, "later " + std::to_string(i) + "\n", start_ + milliseconds(1));

@@ -15,12 +15,12 @@ using testing::Watched;
 // Returns the path of the program under test.
 std::string launcher_path();
 
-// Starts a launcher with `ranks` ranks on `hosts` ("-": this host), with prefixes, each running
-// `command`.
+// Starts a launcher that runs `command` on `ranks` ranks on `hosts` ("-": this host) and prefixes
+// their output lines.
 Process start_launcher(int ranks, const std::string& hosts, std::vector<std::string> command,
                        Process::Environment environment = {});
 
-// Runs `script` in bash on each rank of this host until all have ended.
+// Runs `script` in bash on `ranks` ranks of this host, and returns when all have ended.
 Result launch_script(int ranks, const std::string& script, Process::Environment environment = {});
 
 }  // namespace tutti::tool

@@ -36,7 +36,7 @@ struct Series {
   std::vector<double> times_us;
   uint64_t wrong = 0;
   std::string digest;
-  std::string problem;  // problem of the digest
+  std::string problem;  // describes digests that differ between rounds or ranks; empty: none do
 
   void add(const std::vector<double>& more) {
     times_us.insert(times_us.end(), more.begin(), more.end());
@@ -84,8 +84,8 @@ void check_digest(const bench::Digest& digest, Series& series) {
   for (const int rank : digest.other_ranks) series.problem += cat(' ', rank);
 }
 
-// Times one round of each algorithm and peer in alternation, so that other load on the machine
-// affects all of them equally.
+// Times all rounds. Each round times every algorithm and peer once, so that other load on the
+// machine affects all of them equally.
 std::vector<Series> time_in_turns(Communicator& comm, bench::Measurement& measurement,
                                   const BenchOptions& options, const bench::Case& c,
                                   const std::vector<std::string>& algorithms, const Peers& peers) {

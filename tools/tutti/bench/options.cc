@@ -23,7 +23,8 @@ size_t width(const std::string& text) {
 }
 
 // Returns the supported numbers of ranks on one host, and the reason why other numbers are not
-// supported: "1-4, 6, 8-10, ...: reason".
+// supported: "1-4, 6, 8-10, ...; REASON". Returns "any" if up to 64 ranks all numbers are
+// supported.
 std::string where_it_runs(const Algorithm& algorithm) {
   constexpr int kShown = 16;
   constexpr int kLast = 64;

@@ -20,8 +20,8 @@ struct BenchOptions {
   int root = 0;
   std::string algorithm = "auto";  // a name, "auto", "all" or "list"
   std::string transport;
-  std::string buffers = "user";  // or "library", "registered"
-  std::string device = "host";   // or "cuda"
+  std::string buffers = "user";  // "user", "library" or "registered"
+  std::string device = "host";   // "host" or "cuda"
   bool graph = false;
   bool in_place = false;  // true: also time calls in place
   bool digest = false;
@@ -29,7 +29,7 @@ struct BenchOptions {
   std::string wire = "plain";
   std::vector<std::string> peers;
   int rounds = 0;          // number of rounds; 0: the default
-  int iterations = 0;      // number of calls; 0: depends on the size
+  int iterations = 0;      // number of timed calls per round; 0: depends on the size
   int load = 0;            // number of busy processes in addition to the ranks
   double quota = 0;        // limit of processor time, in processors; 0: no limit
   bool is_beside = false;  // true for a rank, whose launcher applies load and quota

@@ -25,7 +25,7 @@ void finish_file(std::ofstream& file, const std::string& path) {
   if (!file.flush()) throw system_error(cat("cannot write ", path), errno);
 }
 
-// Returns the transport in use. A single rank uses none, so the requested one is shown.
+// Returns the transport in use. A single rank uses no transport, so returns the requested one.
 std::string shown_transport(const Communicator& comm, const BenchOptions& options) {
   return comm.size() == 1 && !options.transport.empty() ? options.transport : comm.transport();
 }
@@ -149,7 +149,7 @@ void BenchReport::print(const BenchRow& row) const {
   std::fflush(stdout);
 }
 
-// Prints the last line of an nccl-tests table.
+// Prints the average bus bandwidth, as the last line of an nccl-tests table does.
 void BenchReport::print_average() const {
   if (options_.all() || rows_.empty() || case_.collective == Collective::barrier) return;
   double sum = 0;

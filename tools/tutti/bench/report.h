@@ -29,14 +29,14 @@ struct BenchRow {
   double in_place_us = 0;  // with --in-place: the median time in place
   double in_place_busbw = 0;
   std::string digest;  // with --digest: the hash of the result
-  // Median times in the order of the peers; nothing if a peer lacks the collective.
+  // Medians and 90th percentiles of the times, indexed by peer; nothing if it lacks the collective.
   std::vector<std::optional<double>> peer_us;
   std::vector<std::optional<double>> peer_p90_us;
-  // Members for --algorithm all:
+  // With --algorithm all: true for the fastest algorithm, and for the choice of `auto`.
   bool is_best = false;
   bool is_auto = false;
 
-  // Returns the ratio of this row's time to the peer's.
+  // Returns the ratio of this row's time to the peer's time, if the peer has one.
   std::optional<double> ratio(size_t peer) const;
 };
 
@@ -58,8 +58,8 @@ class BenchReport {
   void print_average() const;
   void print_ratios() const;
   void print_ratios_to_best_mpi() const;
-  // Returns true for rows that represent Tutti in comparisons: rows of the requested algorithm
-  // whose call has at least one element, or is a barrier.
+  // Returns true for rows that represent Tutti in comparisons with peers: the call has at least one
+  // element or is a barrier and, with --algorithm all, the algorithm is the choice of `auto`.
   bool stands_for_tutti(const BenchRow& row) const;
   void print_choices() const;
   void write_json();

@@ -25,7 +25,7 @@ using training::tensor_at;
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-// Tolerance relative to the simulated bubble; relative to the total if the bubble is 0.
+// Tolerance as a fraction of the simulated bubble or, if that is 0, of the total time.
 constexpr double kTolerance = 0.05;
 // Number of steps before successive steps reach a steady state.
 constexpr int kWarmUp = 2;

@@ -14,7 +14,7 @@ struct PipelineMeasuring {
   int steps = 4;         // number of steps of each kind
 };
 
-// Measured times: medians over steps in units of the costs, as in a Timeline.
+// Measured values, medians over steps. Times are in units of the costs, as in a Timeline.
 struct MeasuredPipeline {
   double makespan = 0;
   double bubble = 0;  // fraction of the ranks' time outside of entries
@@ -32,8 +32,9 @@ MeasuredPipeline measure(Communicator& stages, const PipelineReport& report,
 std::string text_of(const PipelineReport& report, const MeasuredPipeline& measured);
 Json json_of(const PipelineReport& report, const MeasuredPipeline& measured);
 
-// Runs and prints each plan. Collective; the number of ranks must be a multiple of each plan's.
-// Returns false on rank 0 if a bubble differs from the simulated one by more than the tolerance.
+// Runs and prints each plan. Collective; the number of ranks must be a multiple of each plan's
+// number of ranks. Returns false on rank 0 if a bubble differs from the simulated one by more than
+// the tolerance, otherwise true.
 bool measure_all(Communicator& world, const std::vector<PipelineReport>& reports,
                  const training::pipeline::Costs& costs, const PipelineMeasuring& measuring);
 

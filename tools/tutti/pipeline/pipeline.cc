@@ -53,8 +53,8 @@ int list_schedules() {
   return 0;
 }
 
-// Returns the smallest number of micro-batches per update that the schedule supports, or 1 if it
-// supports none.
+// Returns the smallest number of micro-batches per update that the schedule supports, or 1 if the
+// schedule does not support any.
 int least_accumulated(const ScheduleKind& kind, training::pipeline::Shape shape) {
   for (shape.accumulated = 1; shape.accumulated <= shape.micro_batches; ++shape.accumulated) {
     if (kind.why_not(shape).empty()) return shape.accumulated;

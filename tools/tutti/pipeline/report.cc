@@ -29,7 +29,8 @@ double work(const Timeline& timeline, int ranks) {
   return sum / ranks;
 }
 
-// Returns nothing if the schedule has flushes or does not support twice the micro-batches.
+// Simulates twice the micro-batches and subtracts the time of `once`. Returns nothing if the
+// schedule has flushes or does not support twice the micro-batches.
 std::optional<PipelineReport::Unflushed> without_flushes(const ScheduleKind& kind, Shape shape,
                                                          const Costs& costs, const Timeline& once) {
   shape.micro_batches *= 2;

@@ -20,8 +20,9 @@ struct PipelineReport {
   training::pipeline::Timeline timeline;
   std::optional<training::pipeline::ClosedForm> closed_form;
 
-  // For schedules without flushes: the time of m more micro-batches in a continuing run, and the
-  // idle fraction. Not set if the schedule does not support 2 m micro-batches.
+  // For schedules without flushes: the time that a continuing run takes for as many micro-batches
+  // again, and the idle fraction of that time. Not set if the schedule does not support twice the
+  // micro-batches.
   struct Unflushed {
     double period = 0;
     double bubble = 0;

@@ -115,7 +115,7 @@ void add_layouts(Command& command, PlanOptions& o) {
       .type_name("FILE.svg");
 }
 
-// Throws if more than one of these options is given. Without any of them, --model is used.
+// Throws if more than one of the options is given that select what `tutti plan` computes.
 void refuse_several(const Command& command) {
   int faces = 0;
   for (const char* face : {"--predict", "--fit", "--budget", "--fit-laws", "--model"}) {

@@ -1,6 +1,6 @@
 // Implements tutti simulate --gpu: predicts the time of a kernel that runs a collective inside one
-// host, as `tutti explain --gpu` does. Runs with a straggler or a slow link are simulated
-// (simulate.cc).
+// host, as `tutti explain --gpu` does. Calls with faults or simulation options, such as a straggler
+// or a slow link, are simulated instead (simulate.cc).
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -36,8 +36,8 @@ Priced priced(const GpuCandidate& candidate, double bytes) {
           .time_us = candidate.prediction.seconds * 1e6};
 }
 
-// Returns the best protocol of each algorithm, the fastest first. For `auto` and for a named
-// algorithm, returns only one.
+// Returns each algorithm with its best protocol, the fastest first. Unless --algorithm is `all`,
+// returns only the first of these.
 std::vector<Priced> price(const SimulateOptions& o, GpuPlanner& planner, const CallToPlan& wanted,
                           double bytes) {
   std::vector<Priced> rows;

@@ -24,7 +24,8 @@ namespace tutti::tool {
 
 namespace {
 
-// Maximum number of steps over all ranks of an algorithm that is tried for `auto`.
+// Maximum number of steps over all ranks of an algorithm that is tried for `auto` or `all`; with
+// more than 10 000 ranks, 200 steps per rank.
 constexpr int64_t kMostStepsTried = 2'000'000;
 constexpr int kMostAsOne = 64;  // maximum number of ranks of a host that are compared for symmetry
 
@@ -85,7 +86,8 @@ std::vector<double> add_stragglers(const SimulateOptions& o, int ranks,
   return slowdowns;
 }
 
-// Returns the number of a host's ranks that can be simulated as one.
+// Returns the number of a host's ranks that can be simulated as one, because they behave alike; 1
+// if they do not.
 int ranks_as_one(const SimulateOptions& o, const Network& network, int ranks) {
   const int host = network.alike_group_size();
   return o.is_even() && host <= kMostAsOne && ranks % host == 0 ? host : 1;
@@ -162,8 +164,9 @@ std::vector<std::vector<int>> rings_by_cards(int ranks, int host) {
   return rings;
 }
 
-// Returns an all-reduce over the rings that `tutti topo` finds on the network, all used
-// concurrently.
+// Returns an all-reduce that uses several rings concurrently: on several identical hosts whose
+// ranks do not forward data, the rings of rings_by_cards(); otherwise the rings that `tutti topo`
+// finds.
 const Algorithm& found_rings(const Network& network, int ranks) {
   std::vector<std::vector<int>> rings;
   const int host = network.alike_group_size();
@@ -202,8 +205,8 @@ std::vector<const Algorithm*> algorithms_to_play(const SimulateOptions& o, Colle
       chosen.push_back(candidate.algorithm);
     }
   }
-  // If ranks forward data of others, few other algorithms use all links, so the rings that `tutti
-  // topo` finds are tried as well.
+  // If ranks forward the data of other ranks, as in a mesh or torus, few algorithms use all links.
+  // The rings that `tutti topo` finds are therefore tried as well.
   if (network.graph().ends_forward() && collective == Collective::all_reduce && shape.ranks > 2 &&
       shape.ranks <= kMostInRings && o.fail.empty()) {
     chosen.push_back(&found_rings(network, shape.ranks));

@@ -69,9 +69,9 @@ struct SimulateOptions {
   }
 };
 
-// Applies the option `gpu`: sets the topology to one host with `ranks` GPUs of this type. Costs
-// that no option sets become the costs of a kernel's steps with the simple protocol. Launch times
-// are not included.
+// Applies the option `gpu`: sets the topology to one host with `ranks` GPUs of this type, whose
+// links have the costs of a kernel's steps with the simple protocol. If --reduce-bandwidth is not
+// given, sets it to the bandwidth of these GPUs. Launch times are not included.
 void take_gpu_class(SimulateOptions& options);
 
 // A network with its faults, and the options of simulations on it.
@@ -82,20 +82,23 @@ struct SimulatedNetwork {
   int ranks = 1;
   SimulationOptions simulation;
   std::vector<double> slowdowns;  // indexed by rank: factor by which its computation takes longer
-  // Number of ranks of a host that are simulated as one; 1 if they differ.
+  // Number of a host's ranks that are simulated as one, because they behave alike; 1 if they do
+  // not.
   int alike = 1;
 };
 
 // Maximum number of simulated steps over all ranks.
 inline constexpr int64_t kMostSteps = 40'000'000;
 
-// Returns the rounds whose simulation replaces that of a program that is too long. Returns nothing
-// for shorter programs, and with faults or options that rounds do not support.
+// Returns the rounds to simulate instead of a program that is too long. Returns nothing if the
+// program is not too long, or if there are faults or options that rounds do not support.
 std::optional<Rounds> rounds_in_place_of(const SimulateOptions& options, const Algorithm& algorithm,
                                          const Shape& shape, double bytes, const Network& network);
 
 // Returns the named algorithm. For `all`, returns all algorithms that are not too long. For `auto`,
-// returns the `most_for_auto` most promising of these.
+// returns the `most_for_auto` most promising of these. In both cases adds longer programs that
+// rounds can replace and, for an all-reduce on a network whose ranks forward data, the rings that
+// `tutti topo` finds. Throws Error(unsupported) if there is no algorithm.
 std::vector<const Algorithm*> algorithms_to_play(const SimulateOptions& options,
                                                  Collective collective, const Shape& shape,
                                                  double bytes, Network& network,
@@ -146,7 +149,9 @@ std::vector<Row> play_each(const SimulateOptions& options,
   return rows;
 }
 
-// Runs `tutti simulate --gpu` without faults, and returns the exit code.
+// Prints the predicted kernel times of --gpu, and returns the exit code. For calls that need no
+// simulation, because none of --fail, --slow, --straggler, --jitter, --slices and the like is
+// given.
 int simulate_on_gpus(const SimulateOptions& options, Collective collective,
                      const std::vector<double>& sizes);
 

@@ -32,7 +32,7 @@ constexpr int64_t kMostTrainSteps = 40'000'000;
 constexpr int64_t kMostTrainStepsTried = 10'000'000;
 constexpr size_t kMostTried = 4;
 constexpr int64_t kMostTrainWorkTried = 200'000'000;
-constexpr double kMostMicroBatches = 10'000'000;  // maximum over all ranks
+constexpr double kMostMicroBatches = 10'000'000;  // maximum number over all stages and chunks
 constexpr size_t kMostStagesShown = 32;
 
 struct StepRow {

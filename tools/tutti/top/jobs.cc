@@ -44,8 +44,8 @@ std::string token_in(const Environment& environment, int pid) {
   return token_in_file(path->starts_with('/') ? *path : cat("/proc/", pid, "/cwd/", *path));
 }
 
-// Returns the rendezvous address of the process's job, which identifies the job, as find_place() of
-// job.cc does.
+// Returns the rendezvous address of the process's job, which identifies the job. Must agree with
+// find_place() in job.cc.
 std::string meeting_in(const Environment& environment, const FoundJob& found) {
   if (const auto rendezvous = environment("TUTTI_RENDEZVOUS")) return *rendezvous;
   const std::string host = environment("MASTER_ADDR").value_or(found.address);

@@ -9,7 +9,7 @@
 namespace tutti::tool {
 
 struct JobPlace {
-  std::string name;  // address of its rendezvous for messages: "localhost:29500"
+  std::string name;  // address of the job's rendezvous, shown in messages: "localhost:29500"
   std::vector<bootstrap::SocketAddress>
       addresses;      // addresses of ranks; some may belong to other programs or stopped ranks
   std::string token;  // token of the job; empty: it has none
@@ -23,8 +23,8 @@ std::vector<JobPlace> running_jobs();
 
 // Finds a job. `job` is "HOST:PORT" of a rank, the rendezvous address of ranks on this host, a
 // process id, or empty for the only job. The token for an address is this process's TUTTI_TOKEN, if
-// set; otherwise the token of a process on this host that belongs to the job. Throws
-// Error(invalid_argument) that lists the known jobs.
+// set; otherwise the token of a process on this host that belongs to the job. Throws Error if there
+// is no such job or, with an empty `job`, if there are several; the error lists them.
 JobPlace find_running_job(const std::string& job);
 
 }  // namespace tutti::tool

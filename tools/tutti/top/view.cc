@@ -75,7 +75,8 @@ std::string doing(const RankStatus& status) {
                                          : cat("is in ", printable(status.activity.current));
 }
 
-// Returns the last rank of a chain in which each rank waits for the next; nullptr for a cycle.
+// Follows the chain from each rank to the first rank that it waits for, and returns the last rank.
+// Returns nullptr if the chain is a cycle or leads to a rank that has not answered.
 const RankView* end_of_chain(const RankView& first, const std::map<int, const RankView*>& by_rank) {
   std::set<int> seen;
   const RankView* at = &first;
@@ -87,8 +88,9 @@ const RankView* end_of_chain(const RankView& first, const std::map<int, const Ra
   return at->status.activity.waits_for.empty() ? at : nullptr;
 }
 
-// Returns the rank at the end of the chain that begins with the longest-waiting rank. A rank that
-// completes calls is working; a rank that waits for it may be a spare.
+// Returns the last rank of the chain that begins with the longest-waiting rank. If that last rank
+// completes calls, it is working, and the ranks that wait for it may be spares; then tries the next
+// longest-waiting rank. Returns nothing if no chain remains.
 std::optional<Straggler> who_is_waited_for(const std::map<int, const RankView*>& by_rank) {
   std::vector<const RankView*> waiting;
   for (const auto& [rank, view] : by_rank) {
@@ -112,7 +114,8 @@ std::optional<Straggler> who_is_waited_for(const std::map<int, const RankView*>&
 std::optional<Straggler> find_straggler(const std::vector<RankView>& ranks) {
   std::map<int, const RankView*> answering;
   for (const RankView& view : ranks) {
-    // The ranks below a silent rank in the tree cannot answer either; they have higher numbers.
+    // The descendants of a silent rank in the tree cannot answer either. They are higher ranks, so
+    // the first silent rank is the cause.
     if (view.status.state == RankState::silent) {
       return Straggler{view.status.rank,
                        "it does not answer: it is stopped or its host is unreachable"};

@@ -16,11 +16,10 @@ struct RankView {
   double calls_per_second = 0;
   double bytes_per_second = 0;
   double waiting_share = 0;  // fraction of the time for which the rank waited
-  // Difference between the other ranks' median waiting time and this rank's waiting time, as a
-  // fraction of the elapsed time. A late rank finds the others waiting, so it waits least. Clocks
-  // need not be compared.
+  // The other ranks' median waiting_share minus this rank's; at least 0. A late rank finds the
+  // others waiting, so it waits least. Clocks need not be compared.
   double late_share = 0;
-  double late_seconds = 0;  // the same difference as in late_share, in seconds per call
+  double late_seconds = 0;  // late_share in seconds per call
 };
 
 struct LinkView {

@@ -43,7 +43,7 @@ int own_core() {
   return static_cast<int>(std::ranges::find_if(host.cores, allowed) - host.cores.begin());
 }
 
-// Gathers each rank's number on all ranks.
+// Gathers the `own` numbers of all ranks on all ranks.
 std::vector<int> gather_numbers(Communicator& comm, int own) {
   std::vector<int> all(static_cast<size_t>(comm.size()));
   comm.all_gather({&own, 1, DType::i32}, {all.data(), all.size(), DType::i32});

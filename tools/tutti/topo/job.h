@@ -19,8 +19,9 @@ struct JobGraph {
 };
 
 // Returns the graph of the job's hosts, the same on all ranks. The first rank of each host reads
-// its host's topology. The ranks of a host are distributed evenly over its GPUs, or over its cores
-// if it has no GPUs, as the launcher binds them; if there are more ranks, several share a node.
+// its host's topology. Ranks are placed on the GPUs of their host, or on its cores if it has no
+// GPUs: a rank that is bound to cores on the first of them, other ranks evenly. If a host has more
+// ranks than places, several ranks share a node.
 JobGraph graph_of_job(Communicator& comm, const std::string& own_rack);
 
 // Returns a table of rank, host, rack and node, with one line per rank.

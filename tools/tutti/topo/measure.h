@@ -33,8 +33,8 @@ MeasuredRanks measure_ranks(int ranks, const std::vector<Host>& hosts);
 // Runs one of the ranks that measure_ranks() starts, and returns the exit code.
 int run_measuring_rank();
 
-// Formats latency and bandwidth by pair, and the fraction of the bandwidth that remains with all
-// pairs active.
+// Formats latency and bandwidth by pair and, for at least four ranks, the fraction of a pair's
+// bandwidth that remains if all neighbours transfer at the same time.
 std::string to_text(const MeasuredRanks& measured);
 
 }  // namespace tutti::tool

@@ -38,7 +38,7 @@ constexpr size_t kMostInMatrix = 256;  // maximum number of ranks for which the 
 struct TopoOptions {
   std::string from;  // empty: this host
   int repeat = 1;
-  int ranks = 0;  // 0: all places
+  int ranks = 0;  // number of ranks; 0: one for each place in the graph (GPU or core)
   std::string json;
   std::string svg;
   bool measure = false;
@@ -120,7 +120,7 @@ Json report(const Graph& graph, const std::vector<int>& ranks, const ChannelSear
   return json;
 }
 
-// Adds the measured pairs to the file of `tutti tune`.
+// Stores the costs that follow from the measured pairs in the file of `tutti tune`.
 void tune(const MeasuredRanks& measured) {
   const std::string file = cost_model_file();
   if (file.empty()) {

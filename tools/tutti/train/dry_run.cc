@@ -44,7 +44,7 @@ Json json_of(const RankMemory& planned) {
 }
 
 // The memory of every rank of the run, in rank order, and the activations that a decoder block
-// keeps on the first rank. Models and profiles are built once for all ranks with equal shares.
+// keeps on the first rank (nothing for other models).
 struct PlannedRun {
   std::vector<RankMemory> ranks;
   std::optional<training::BlockActivations> block;

@@ -8,8 +8,9 @@
 
 namespace tutti::tool {
 
-// Prints the planned run and its memory per rank without running it. Also writes them as a line
-// into the file `json`, unless that is empty. Returns the exit code.
+// Prints the configuration of a run and the memory of its largest rank, without running it. Also
+// writes them and the memory of every rank as a line into the file `json`, unless that is empty.
+// Returns the exit code.
 int dry_run(const training::RunOptions& settled, const training::LoadedData& data, int ranks,
             const std::string& json);
 

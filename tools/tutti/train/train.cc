@@ -55,7 +55,8 @@ using training::TrainResult;
 struct TrainCommandOptions {
   training::GivenOptions given_options;
   RunOptions run;  // the resulting run
-  // 0: one rank per processor that the process may use, or the number that the launcher started.
+  // 0: the number of ranks that the launcher started or, without a launcher, that the mesh
+  // requires; if it requires none, useful_ranks().
   int ranks = 0;
   TrainFiles::Paths files;
   std::string plot;
@@ -212,8 +213,8 @@ int train_in(training::Session& session, const TrainCommandOptions& options,
   return exit_code(session.trainer().finish());
 }
 
-// Returns the ranks that the launcher started; throws if their number differs from the requested
-// one.
+// Returns the ranks that the launcher started. Throws if their number is not that of --ranks and
+// --spares.
 Communicator join_ranks(const TrainCommandOptions& options) {
   Communicator world = training::join(options.run.mesh);
   if (options.ranks != 0 && options.ranks + options.spares != world.size()) {

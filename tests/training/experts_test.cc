@@ -117,7 +117,7 @@ TEST(Experts, BalancesAMicroBatchThatIsComputedInParts) {
       return std::make_unique<Llama>(LlamaConfig{.family = LlamaFamily::mixtral,
                                                  .layers = 1,
                                                  .heads = 4,
-                                                 // the micro-batch has two parts of 256 KiB each
+                                                 // The micro-batch has two parts of 256 KiB each.
                                                  .width = 1024,
                                                  .hidden = 32,
                                                  .context = testing::kTinyContext,

@@ -259,7 +259,7 @@ TEST(Feed, RefusesOptionsThatMakeNoSense) {
   EXPECT_NE(refusal({}, {&empty}), "accepted");
 }
 
-// Of each step's 10 samples, the clients have 3, 3 and 4.
+// The three clients have 3, 3 and 4 of the 10 samples of each step.
 TEST(Feed, ClientsGoThroughExamplesOfTheirOwn) {
   const Numbers set(60, 5);
   FeedOptions options{

@@ -159,7 +159,7 @@ TEST(CallCache, KeepsSixteenKindsOfCallsWhateverTheirSizes) {
   }
 }
 
-TEST(CallCache, FindsTheLastCalls) {
+TEST(CallCache, FindsACallAfterItWasPut) {
   CallCache cache;
   for (uint64_t count = 1; count <= 5000; ++count) {
     const CallCache::Compiled compiled = compiled_for(ReduceOp::sum);

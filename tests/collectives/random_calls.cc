@@ -22,7 +22,7 @@ uint64_t draw_count(Random& random, const Case& c, uint64_t largest) {
   constexpr uint64_t kBytes[] = {64, 128, 1024, 4096, 8192, 16384, 32768, 65536};
   const auto p = static_cast<uint64_t>(c.layout.ranks);
   const bool in_blocks = has_blocks(c.layout.collective);
-  // Ranks that share `largest`, if the buffers consist of blocks.
+  // Number of blocks that share `largest`.
   const uint64_t share = in_blocks ? p : 1;
   switch (random.below(8)) {
     case 0:

@@ -133,7 +133,7 @@ void call_in_rounds(std::vector<Member> members, int rounds, uint64_t order) {
 
 void run_rank(const Job& job, size_t splits, int rounds) {
   const std::vector<Member> members = join_all(job, splits);
-  // On every rank, the two threads have the same communicators.
+  // The first threads of all ranks have the same communicators, and so have the second ones.
   std::vector<std::vector<Member>> shares(2);
   for (size_t i = 0; i < members.size(); ++i) shares[i % 2].push_back(members[i]);
   std::exception_ptr failure;

@@ -29,7 +29,7 @@ std::vector<MeasuredCall> calls_on(Cluster cluster, Collective collective,
   return calls;
 }
 
-TEST(Fit, FindsTheClusterFromWhichTheFiguresAre) {
+TEST(Fit, FindsTheParametersBehindTheFigures) {
   Cluster made = load_cluster("8xA100 x 4, NVLink 300, IB 8x25");
   made.launch_us = 31;
   made.inside.GBps = 180;

@@ -19,7 +19,7 @@ bool decides(int size, unsigned present, unsigned ended) {
       .decides();
 }
 
-// Of two disjoint sets, at most one may decide, whichever ranks have ended.
+// At most one of two disjoint sets may decide, whichever ranks have ended.
 TEST(Quorum, IntersectsEveryOtherQuorumUnlessMembersHaveEnded) {
   for (int size = 1; size <= 7; ++size) {
     const unsigned all = (1U << size) - 1;

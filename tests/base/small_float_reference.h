@@ -98,9 +98,8 @@ class SmallFloatReference {
   int bias_ = 0;
   int overflow_ = 0;  // code of infinity, or of NaN in types without infinity
   int nan_ = 0;
-  std::vector<double>
-      // Values of the codes 0 to overflow_; the last value is the next step beyond the largest one.
-      steps_;
+  // Values of the codes 0 to overflow_; the last value is the next step beyond the largest one.
+  std::vector<double> steps_;
 };
 
 }  // namespace tutti::testing

@@ -39,7 +39,7 @@ Digest digest_of(Collective collective, std::vector<std::string> outputs) {
   return result;
 }
 
-TEST(Digest, AllReduceHasRankZerosDigestAndNamesOtherRanks) {
+TEST(Digest, AllReduceHasRankZerosDigestAndNamesRanksThatDiffer) {
   EXPECT_EQ(digest_of(Collective::all_reduce, {"a", "a", "a"}).hash, sha256(bytes_of("a")));
   EXPECT_TRUE(digest_of(Collective::all_reduce, {"a", "a", "a"}).other_ranks.empty());
   EXPECT_EQ(digest_of(Collective::all_reduce, {"a", "b", "a"}).other_ranks, std::vector{1});

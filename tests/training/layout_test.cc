@@ -64,7 +64,7 @@ void expect_slots_in_backward_order(const std::vector<ParameterSpec>& specs, con
 // Expects each element of each parameter to have one owner, at one place of the owner's arrays. The
 // place follows from the division of the bucket into equal parts.
 void expect_owned_once(const std::vector<ParameterSpec>& specs, const Layout& layout, int ranks) {
-  // parameter -> {first, count} of each range
+  // Parameter -> {first, count} of each range.
   std::map<int, std::vector<std::pair<int64_t, int64_t>>> ranges;
   for (int rank = 0; rank < ranks; ++rank) {
     int64_t end = 0;
@@ -81,7 +81,7 @@ void expect_owned_once(const std::vector<ParameterSpec>& specs, const Layout& la
       EXPECT_LE(piece.bucket_offset + piece.count, (rank + 1) * shard);
       EXPECT_EQ(piece.owned_offset - layout.buckets[static_cast<size_t>(piece.bucket)].owned_offset,
                 piece.bucket_offset - rank * shard);
-      // pieces are in the order of their positions
+      // Pieces are in the order of their positions.
       EXPECT_LT(last, std::pair(piece.bucket, piece.bucket_offset));
       EXPECT_GE(piece.owned_offset, end);
       last = {piece.bucket, piece.bucket_offset};

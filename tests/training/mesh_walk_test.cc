@@ -169,7 +169,7 @@ std::vector<Combination> all_combinations() {
   do {
     if (ranks_of(at) > 8 || (at[sp] != 0 && at[tensor] == 0)) continue;
     if (at[by_heads] != 0 && at[context] == 0) continue;
-    // a single tensor rank has no rank to share with
+    // A single tensor rank has no rank to share with.
     if (at[recompute] == 3 && at[tensor] == 0) continue;
     if (!can_share_experts(at)) continue;
     all.push_back(at);

@@ -222,7 +222,7 @@ TEST_F(Directory, ResumesFromTheNewestWholeStepAndSetsDamagedOnesAside) {
 
 TEST_F(Directory, AStepThatIsWholeCountsThoughLatestDoesNotNameIt) {
   save(kNew, {10, 20});
-  // as if killed after it had named step 10 in `latest` and before it named the next step
+  // As if killed after it had named step 10 in `latest` and before it named the next step.
   write_bytes(path("latest"), "step-00000010\n");
   EXPECT_EQ(begin(kResume), "");
   EXPECT_EQ(latest_step(path()), 20);

@@ -86,7 +86,7 @@ TEST(SamplerTest, RandomAccessEqualsSequential) {
 }
 
 // Expects each data set's count to be within 1 + `slack` of its share at any moment, over several
-// epochs, and each data set to have its own epochs, independent of the other sets.
+// cycles, and each data set to have its own epochs, independent of the other sets.
 void expect_shares(const std::vector<double>& weights, uint64_t samples, double slack = 0) {
   std::vector<SampledSet> sets;
   sets.reserve(weights.size());

@@ -175,7 +175,7 @@ TEST_F(TokenFileTest, ReadsAllOfALargeFileOfAnotherTokenizer) {
       file.write(reinterpret_cast<const char*>(&token), sizeof token);
     };
     put(0, first);
-    // a position after the first block of 64 KiB and before the second sampled one
+    // A position after the first block of 64 KiB and before the second sampled one.
     put(25'000, hidden);
     file.close();
     return TokenFile(name).summary().format.vocabulary;

@@ -132,7 +132,7 @@ TEST(HuggingFaceExport, LeavesExistingFilesAlone) {
   const Scratch scratch;
   import_model(fixture("llama"), scratch.path("run"));
   fs::create_directory(scratch.path("out"));
-  // an empty directory is treated like a missing one
+  // An empty directory is treated like a missing one.
   export_run(scratch.path("run"), scratch.path("out"));
   const std::string config = read_bytes(scratch.path("out/config.json"));
   write_bytes(scratch.path("out/mine"), "mine");

@@ -206,7 +206,7 @@ TEST(ConvolutionKernelTest, AnyShape) {
                       input.height + 2 * window.padding >= window.rows_spanned() &&
                       input.width + 2 * window.padding >= window.columns_spanned();
     const int64_t work = c.samples * input.size() * outputs * window.height * window.width;
-    // a larger case would take more than a tenth of a second in double
+    // A larger case would take more than a tenth of a second in double.
     if ((!fits && !tile) || work > 1 << 23) continue;
     expect_right(c);
     ++i;

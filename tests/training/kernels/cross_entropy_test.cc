@@ -38,7 +38,7 @@ TEST(CrossEntropyTest, KnownLosses) {
     HostTensor logits(type, 3, 4);
     assign(logits, std::vector<double>{0, 0, 0, 0,          // equal logits: the loss is log 4
                                        100, 0, 0, 0,        // certain and correct
-                                       100, 0, 0, 100.0});  // a maximum of 100, twice: 100 + log 2
+                                       100, 0, 0, 100.0});  // loss 100 + log 2
     const Result result = run(logits, std::array{2, 0, 1});
     EXPECT_NEAR(result.losses[0], std::log(4), tolerance);
     EXPECT_NEAR(result.losses[1], 0, tolerance);

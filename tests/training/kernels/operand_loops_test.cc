@@ -134,7 +134,7 @@ Values hard_values_of_tf32() {
   Values values;
   for (uint32_t exponent = 0; exponent < 255; ++exponent) {
     for (int i = 0; i < 64; ++i) {
-      // all ones: rounding up carries into the exponent
+      // All ones: rounding up carries into the exponent.
       const uint32_t kept = i == 0 ? 1023 : random() % 1024;
       const uint32_t middle = exponent << 23 | kept << 13 | 1U << 12;
       for (const uint32_t bits : {middle - 1, middle, middle + 1, middle | 1U << 31}) {

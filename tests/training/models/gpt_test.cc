@@ -101,7 +101,7 @@ TEST(GptTest, ZeroParametersGiveEqualLogits) {
   test.batch = batch.micro_batch;
   forward(model, test.pass);
   EXPECT_NEAR(test.pass.loss.get().sum, 15 * std::log(7), 1e-13);
-  // all 15 targets count as correct, because no logit is larger than theirs
+  // All 15 targets count as correct, because no logit is larger than theirs.
   EXPECT_EQ(test.pass.loss.get().correct, 15);
 }
 

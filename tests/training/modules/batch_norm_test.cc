@@ -41,7 +41,7 @@ TEST(BatchNormTest, Values) {
     Bound bound(2, dtype, {.epsilon = 0});
     assign(bound.parameters.value(0), std::vector<double>{2, 3});
     assign(bound.parameters.value(1), std::vector<double>{10, 20});
-    // two images of two pixels; the channels' means are 3 and 0, their deviations 2 and 4
+    // Two images of two pixels; the channels' means are 3 and 0, their deviations 2 and 4.
     HostTensor x(dtype, 2, 4);
     assign(x, std::vector<double>{1, 4, 5, -4, 1, -4, 5, 4});
     EXPECT_EQ(doubles(bound.norm.forward(bound.test.pass, x, bound.saved)),

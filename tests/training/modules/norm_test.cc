@@ -23,7 +23,7 @@ TEST(NormTest, Values) {
   const std::vector<double> gain = {1, 2, 1, 1}, bias = {0, 0, 0, 5};
   {
     ParameterTable table;
-    // the mean is 4 and the variance 5; with an epsilon of 4, divides by sqrt(9) = 3
+    // The mean is 4 and the variance 5; with an epsilon of 4, divides by sqrt(9) = 3.
     const Norm norm(table, "n", 4, NormKind::layer, 4);
     const BoundParameters parameters(table, DType::f64);
     assign(parameters.value(0), gain);
@@ -32,7 +32,7 @@ TEST(NormTest, Values) {
     EXPECT_LT(relative_distance(doubles(norm.forward(test.pass, x, saved)), expected), 1e-15);
   }
   ParameterTable table;
-  // the mean square is 21; with an epsilon of 4, divides by sqrt(25) = 5
+  // The mean square is 21; with an epsilon of 4, divides by sqrt(25) = 5.
   const Norm norm(table, "n", 4, NormKind::rms, 4);
   const BoundParameters parameters(table, DType::f64);
   assign(parameters.value(0), gain);

@@ -180,7 +180,7 @@ TEST_F(OptimizersTest, WritesTheModelsCopy) {
       continue;
     }
     widen(copy.data(), memory.data(), 3, type);
-    // rounding goes to the nearest value, ties to the even one
+    // Rounding goes to the nearest value, ties to the even one.
     const bool bf16 = type == DType::bf16;
     EXPECT_THAT(copy, ElementsAre(bf16 ? 1 : 1 + 0x1p-8f, bf16 ? 1 + 0x1p-6f : 1 + 0x1.8p-7f, 1));
   }

@@ -372,7 +372,7 @@ TEST(Death, AttachReportsAnEarlierDeathToMembersOnly) {
 
 // The process has a free descriptor for the socket, but none for the descriptor that is sent
 // through it.
-TEST(Descriptors, ThisProcesssLimitIsNotBlamedOnThePeer) {
+TEST(Descriptors, TheReceiversLimitIsNotBlamedOnThePeer) {
   Processes job(2, 32, false, [](Control& control, const Pipe& report, const Pipe& orders) {
     if (control.rank() == 0) {
       const Pipe offered;

@@ -159,7 +159,8 @@ TEST_F(GivingUp, RefusesLinksOfARankConsideredDead) {
       });
 }
 
-// Rank 1 has links to both ranks, and believes the reports over its own link to rank 0.
+// The last rank reports to rank 1 that rank 0 is dead. Rank 1 does not believe this, because its
+// own link to rank 0 works.
 TEST_F(GivingUp, ExcludesOneOfTwoRanksThatCannotCommunicate) {
   run(
       [&](Control& control, RecordingClient& client) {
@@ -171,8 +172,8 @@ TEST_F(GivingUp, ExcludesOneOfTwoRanksThatCannotCommunicate) {
       [&](Membership& membership) {
         Link link = move_to(membership, 1);
         tell_death(link, 0);
-        // When rank 1 considers this rank dead, it closes the link. It does not report this rank as
-        // dead to this rank, whose part of the job may be the one that continues.
+        // When rank 1 excludes this rank, it closes the link. It does not report a death to
+        // this rank, because this rank's part of the job may be the one that continues.
         bool told = false;
         const auto take = [&](std::string_view body) {
           told |= FrameReader(body).type() == FrameType::death;

@@ -43,9 +43,9 @@ constexpr Ranks bit(int rank) { return static_cast<Ranks>(1U << rank); }
 // Limits the events that are explored.
 struct Bounds {
   int ranks = 3;
-  bool change = false;    // true: ranks change members (two agreements); false: they agree once
+  bool change = false;  // true: ranks change members (two agreements); false: they agree once
   Ranks side = 0;  // ranks on this side, and ranks on the other side, may lose sight of each other
-  int kills = 0;          // number of deaths; every rank learns of each death at some time
+  int kills = 0;   // number of deaths; every rank learns of each death at some time
   bool rumours = false;   // ranks may lose sight of dead ranks before they learn of the death
   int retries = 0;        // how often each rank may give up and call again
   bool restarts = false;  // true: a retry restarts the call, which is a defect that must be found
@@ -68,7 +68,7 @@ struct Local {
   std::optional<std::pair<uint32_t, Agreed>> answer;
   // Indexed by agreement number: true if the agreement changes members.
   std::vector<bool> questions;
-  int result = -1;              // result of the call
+  int result = -1;  // result of the call
 };
 
 // A set of indices of messages.

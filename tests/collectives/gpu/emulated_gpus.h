@@ -21,9 +21,9 @@ struct GpuSetting {
   gpu::Protocol protocol = gpu::Protocol::simple;
   uint32_t blocks = 1;  // maximum number of blocks
   unsigned threads = 7;
-  bool lends = false;              // lends messages, as if all buffers were in windows
-  bool joins = false;  // uses joint steps, in which a rank accesses all ranks' buffers at once
-  bool by_switch = false;          // sums use multicast addresses
+  bool lends = false;      // lends messages, as if all buffers were in windows
+  bool joins = false;      // uses joint steps, in which a rank accesses all ranks' buffers at once
+  bool by_switch = false;  // sums use multicast addresses
   bool overwrites_inputs = false;  // overwrites a rank's input as soon as its kernel has ended
   uint64_t seed = 1;
   std::chrono::milliseconds patience{60'000};  // after this time, all ranks are stopped

@@ -53,10 +53,10 @@ struct Part {
 
 // Results and final state of a run on one rank.
 struct Seen {
-  Outcome same;                          // must be equal on all ranks
+  Outcome same;  // must be equal on all ranks
   // Indexed by kind (Replica::kinds); the last entry has the buffers.
   std::vector<std::vector<Part>> parts;
-  std::vector<size_t> parameter_sizes;   // sizes of the whole parameters
+  std::vector<size_t> parameter_sizes;  // sizes of the whole parameters
   std::vector<size_t> buffer_sizes;
 };
 

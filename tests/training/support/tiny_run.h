@@ -62,7 +62,7 @@ struct TinyRun {
   uint64_t batch = 4;
   uint64_t micro_batch = 1;
   uint64_t steps = 20;
-  uint64_t last_batch = 0;          // batch size of the last step; 0: `batch`
+  uint64_t last_batch = 0;  // batch size of the last step; 0: `batch`
   // number of samples of the evaluation after the last step; 0: no evaluation
   uint64_t validation_samples = 0;
 };

@@ -1,4 +1,5 @@
-// Tests the reduction kernels with accumulators, pairs and factors.
+// Tests the reduction kernels for accumulators, for pairs of a value and an index, and for scaling
+// by a factor.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -93,8 +94,8 @@ float combined(ReduceOp op, float a, float b) {
   }
 }
 
-// Ordinary and difficult values: zeros, infinities, NaN, subnormals of both formats, values that
-// overflow or lie between two elements.
+// Fills the array with ordinary and difficult values: zeros, infinities, NaN, subnormals of both
+// formats, values that overflow, and values between two elements.
 void fill(DType type, Array& array, size_t count, uint32_t seed) {
   using Limits = std::numeric_limits<float>;
   const float least = to_float(type, 1);
@@ -120,8 +121,8 @@ void fill(DType type, Array& array, size_t count, uint32_t seed) {
   }
 }
 
-// dst is separate, or aliases each operand that has its format.
-TEST_P(AccumulatorTest, EveryMixtureOfFormats) {
+// dst is a separate array, or the same as an operand in the same format.
+TEST_P(AccumulatorTest, EveryMixtureOfFormatsMatchesTheReference) {
   for (const ReduceOp op : {ReduceOp::sum, ReduceOp::prod, ReduceOp::min, ReduceOp::max,
                             ReduceOp::avg, ReduceOp::premul_sum}) {
     for (int mixture = 0; mixture < 24; ++mixture) {
@@ -151,7 +152,7 @@ TEST_P(AccumulatorTest, EveryMixtureOfFormats) {
   }
 }
 
-// Small terms are lost if each sum is rounded, and kept if only the last one is.
+// Small terms are lost if each sum is rounded, but not if only the last sum is rounded.
 TEST_P(AccumulatorTest, AccumulatorsKeepSmallTerms) {
   const float large = type() == DType::f8e4m3 || type() == DType::f8e5m2 ? 16 : 2048;
   const float small = large / 4096;
@@ -232,7 +233,7 @@ using WideTypes = ::testing::Types<int8_t, int16_t, int32_t, int64_t, uint8_t, u
                                    uint64_t, float, double>;
 TYPED_TEST_SUITE(WideScaleTest, WideTypes);
 
-// Checks that integers wrap around and floats keep their own precision, by every instruction set
+// Integers must wrap around, and floats must keep their own precision, with every instruction set
 // and at unaligned addresses.
 TYPED_TEST(WideScaleTest, MultipliesInTheType) {
   using T = TypeParam;
@@ -264,7 +265,7 @@ TYPED_TEST(WideScaleTest, MultipliesInTheType) {
   }
 }
 
-TEST(Scale, RefusesFactorsThatTheTypeDoesNotHold) {
+TEST(Scale, RefusesFactorsThatTheTypeCannotRepresent) {
   check_factor(DType::bf16, 0.3);
   check_factor(DType::i8, -128);
   check_factor(DType::u64, 1e15);
@@ -307,7 +308,7 @@ TYPED_TEST(PairTest, OfEqualValuesTheLowerIndex) {
   }
 }
 
-// Reference: the definition, case by case.
+// The reference, written after the definition, case by case.
 template <typename Pair>
 Pair chosen(ReduceOp op, const Pair& a, const Pair& b) {
   const Pair& lower = a.index <= b.index ? a : b;
@@ -317,7 +318,8 @@ Pair chosen(ReduceOp op, const Pair& a, const Pair& b) {
   return (a.value < b.value) == (op == ReduceOp::minloc) ? a : b;
 }
 
-// Few distinct values, so that many are equal; floats include NaN, infinities and -0.
+// Returns pairs with few distinct values, so that many are equal. Floats include NaN, infinities
+// and -0.
 template <typename Pair>
 std::vector<Pair> random_pairs(size_t count, uint32_t seed) {
   using Limits = std::numeric_limits<decltype(Pair::value)>;
@@ -328,7 +330,7 @@ std::vector<Pair> random_pairs(size_t count, uint32_t seed) {
     pair.value = static_cast<decltype(Pair::value)>(static_cast<int>(random() % 5) - 2);
     if (draw == 0) pair.value = Limits::has_quiet_NaN ? Limits::quiet_NaN() : Limits::max();
     if (draw == 1) pair.value = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
-    if (draw == 2) pair.value = -pair.value * 0;  // -0 among floats
+    if (draw == 2) pair.value = -pair.value * 0;  // -0 if the values are floats
     pair.index = static_cast<decltype(Pair::index)>(random() % 64) - 32;
   }
   return pairs;

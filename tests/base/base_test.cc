@@ -1,4 +1,4 @@
-// Tests the small parts of base/: text, types, errors, time, abort, file descriptors.
+// Tests small parts of base/: text, types, errors, time, abort, and file descriptors.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -133,7 +133,7 @@ TEST(BufferTest, KnowsItsBytes) {
   EXPECT_EQ(as_const(buffer).data, values.data());
 }
 
-TEST(ErrorTest, SaysWhatWhereCauseAndRemedy) {
+TEST(ErrorTest, HasWhatWhereCauseAndRemedy) {
   const Error error(ErrorCode::bootstrap, "rank 2 is missing",
                     {.where = "host a", .cause = "it died", .remedy = "look at its log"});
   EXPECT_EQ(error.code(), ErrorCode::bootstrap);
@@ -164,14 +164,14 @@ TEST(DeadlineTest, NeverDoesNotPass) {
   EXPECT_FALSE(Deadline::after(std::chrono::nanoseconds::max()).passed()) << "no overflow";
 }
 
-// Published values of FNV-1a.
-TEST(FnvTest, IsTheUsualOne) {
+// The expected hashes are published values of FNV-1a.
+TEST(FnvTest, HasThePublishedValues) {
   static_assert(fnv("") == 0xcbf29ce484222325);
   static_assert(fnv("a") == 0xaf63dc4c8601ec8c);
   EXPECT_EQ(fnv("foobar"), 0x85944171f73967e8);
 }
 
-TEST(MemoryRangeTest, KnowsWhatCannotBe) {
+TEST(MemoryRangeTest, RecognizesImpossibleRanges) {
   std::vector<char> some(100);
   EXPECT_FALSE(wraps(some.data(), 100));
   EXPECT_TRUE(wraps(some.data(), UINT64_MAX));
@@ -183,7 +183,7 @@ TEST(MemoryRangeTest, KnowsWhatCannotBe) {
   EXPECT_TRUE(may_be_memory(large.data(), large.size()));
 }
 
-// Restricts the CPUs as `docker --cpuset-cpus` and taskset do.
+// The test restricts the CPUs in the same way as `docker --cpuset-cpus` and taskset.
 TEST(ProcessorsTest, ListsTheProcessorsThatTheProcessMayRunOn) {
   std::thread bound([] {
     cpu_set_t set;
@@ -247,7 +247,7 @@ TEST(AbortStateTest, OneOfManyThreadsWinsAndWakersRunOnce) {
   }
 }
 
-TEST(FdTest, ClosesWhatItOwns) {
+TEST(FdTest, ClosesItsDescriptor) {
   Fd first(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   ASSERT_TRUE(first);
   const int number = first.get();

@@ -1,5 +1,5 @@
-// Tests block formats against their definitions: the nearest code, computed in double, ties to
-// even.
+// Tests block formats against their definitions, computed in double: each element is the nearest
+// code, ties to even.
 #include "base/block_format.h"
 
 #include <gtest/gtest.h>
@@ -40,9 +40,9 @@ Values through(BlockFormat format, const Values& values) {
   return decoded(format, encoded(format, values), values.size());
 }
 
-// --- The definitions ---
+// --- the definitions ---
 
-// The magnitudes of a format's elements in code order.
+// Returns the magnitudes of a format's elements, in the order of codes.
 std::vector<double> magnitudes(BlockFormat format) {
   if (format == BlockFormat::mx4) return {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   std::vector<double> all;
@@ -137,9 +137,9 @@ void expect_same(BlockFormat format, const Values& values) {
   }
 }
 
-// --- Values ---
+// --- values ---
 
-// Blocks of values of one magnitude and of many, including ties.
+// Returns blocks of values of one magnitude and blocks of many magnitudes, including ties.
 Values many_values() {
   constexpr size_t kCount = 1'000'000;
   std::mt19937 random(7);
@@ -152,7 +152,7 @@ Values many_values() {
       case 0:
         values[i] = x;
         break;
-      case 1:  // ties: few bits
+      case 1:  // values of few bits, which give ties
         values[i] = std::round(x * 16) / 16;
         break;
       case 2:  // many magnitudes
@@ -192,7 +192,7 @@ TEST(BlockFormat, HasSubnormalsZerosAndTheLargest) {
   }
 }
 
-TEST(BlockFormat, TellsWhatIsNoNumber) {
+TEST(BlockFormat, NonFiniteValuesAreKept) {
   for (const BlockFormat format : kAll) {
     for (const float bad :
          {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
@@ -215,7 +215,8 @@ TEST(BlockFormat, CountsBytes) {
   for (const BlockFormat format : kAll) {
     EXPECT_EQ(bytes_of(format, 0), 0u);
     EXPECT_EQ(block_format_named(name(format)), format);
-    // For every length, data cut at block boundaries is the concatenation of its encoded parts.
+    // For every length, the parts of data that is cut at block boundaries encode to the same bytes
+    // as the whole.
     for (size_t count = 1; count < 3 * block_of(format); count += 7) {
       Values values(count);
       for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(i) - 20;
@@ -230,7 +231,7 @@ TEST(BlockFormat, CountsBytes) {
   EXPECT_FALSE(block_format_named("mx7").has_value());
 }
 
-// The encoded bytes: a scale of 2^-7, then codes.
+// The encoded bytes of a block are a scale of 2^-7, followed by the codes.
 TEST(BlockFormat, HasTheseBytes) {
   Values values(32, 0.0f);
   values[0] = 1;     // 1 / 2^(0 - 8) = 256: E4M3 0x78
@@ -244,7 +245,8 @@ TEST(BlockFormat, HasTheseBytes) {
   EXPECT_EQ(mx4[1], std::byte{0xc6}) << "4 (code 6), and -2 (code 12) above it";
 }
 
-// Incomplete blocks: padding stays padding, also in sums, and is not a value.
+// The padding of an incomplete block remains padding, even in sums, and is never returned as a
+// value.
 TEST(BlockFormats, PaddingChangesNothing) {
   std::mt19937 random(7);
   std::uniform_real_distribution<float> values(-2, 2);
@@ -261,7 +263,7 @@ TEST(BlockFormats, PaddingChangesNothing) {
       for (size_t i = count; i < block; ++i) {
         EXPECT_EQ(std::bit_cast<uint32_t>(found[i]), std::bit_cast<uint32_t>(padding(format)));
       }
-      // Doubled values have a doubled scale.
+      // When values are doubled, the scale is doubled.
       std::vector<std::byte> sum = encoded(format, whole);
       reduce_kernel(element_of(format), ReduceOp::sum)(sum.data(), sum.data(), sum.data(), 1, {});
       const Values doubled = decoded(format, sum, block);

@@ -68,11 +68,12 @@ INSTANTIATE_TEST_SUITE_P(Types, HalfTest,
 
 TEST(HalfValuesTest, KnownEncodings) {
   EXPECT_EQ(from_float(DType::f16, 65504.0F), 0x7bff);
-  EXPECT_EQ(from_float(DType::f16, 65520.0F), 0x7c00);  // half-way to the next step: infinity
+  // Half-way between the largest value and the next step, which is infinity.
+  EXPECT_EQ(from_float(DType::f16, 65520.0F), 0x7c00);
   EXPECT_EQ(from_float(DType::bf16, 1.0F), 0x3f80);
   EXPECT_EQ(from_float(DType::f8e4m3, 448.0F), 0x7e);
   EXPECT_EQ(from_float(DType::f8e4m3, 464.0F), 0x7e);
-  EXPECT_EQ(from_float(DType::f8e4m3, -465.0F), 0x7f);  // no infinity: NaN
+  EXPECT_EQ(from_float(DType::f8e4m3, -465.0F), 0x7f);  // this type has NaN instead of infinity
   EXPECT_EQ(from_float(DType::f8e5m2, 57344.0F), 0x7b);
   EXPECT_EQ(from_float(DType::f8e5m2, -61440.0F), 0xfc);
 }

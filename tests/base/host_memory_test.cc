@@ -1,4 +1,5 @@
-// Tests which limit of a process's control groups counts, from files as the kernel writes them.
+// Tests which memory limit of a process's control groups applies. The files have the format in
+// which the kernel writes them.
 #include "base/host_memory.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +40,7 @@ TEST_F(ContainerMemory, IsTheLowestLimitUpToTheRoot) {
   EXPECT_EQ(limit(), 1048576u);
 }
 
-TEST_F(ContainerMemory, ReadsTheFirstVersion) {
+TEST_F(ContainerMemory, ReadsControlGroupsOfVersion1) {
   write("proc/self/cgroup", "5:cpu,memory:/user\n0::/y\n");
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
   EXPECT_EQ(limit(), std::nullopt) << "a number so large is no limit";
@@ -47,7 +48,8 @@ TEST_F(ContainerMemory, ReadsTheFirstVersion) {
   EXPECT_EQ(limit(), 104857600u);
 }
 
-// A container's own group is the mount, although /proc shows the host's path for it.
+// In a container, the mount is the container's own group, although /proc shows its path on the
+// host.
 TEST_F(ContainerMemory, ReadsAGroupThatIsTheMount) {
   write("proc/self/cgroup", "0::/docker/0123\n");
   write("sys/fs/cgroup/memory.max", "104857600\n");

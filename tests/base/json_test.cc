@@ -1,4 +1,4 @@
-// Tests JSON: round trips, and hostile input.
+// Tests JSON: values are equal after being written and read, and malicious input is refused.
 #include "base/json.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Returns the error of parse(), or an empty string.
+// Returns the error of parse(), or "" if the text is accepted.
 std::string problem_of(const std::string& text) {
   try {
     Json::parse(text);
@@ -27,7 +27,7 @@ std::string problem_of(const std::string& text) {
   return "";
 }
 
-TEST(Json, IsWrittenInTheOrderInWhichItWasMade) {
+TEST(Json, WritesMembersInTheOrderOfTheirCreation) {
   Json json = {{"z", 1}, {"a", {1, 2.5, "x"}}, {"none", nullptr}, {"yes", true}};
   json["more"]["inside"] = "é\n";
   json["list"].push_back(-3);
@@ -54,7 +54,7 @@ TEST(Json, ReadsWhatItWrote) {
   EXPECT_EQ(Json::parse("[1,2,3]").get<std::vector<int>>(), (std::vector<int>{1, 2, 3}));
 }
 
-TEST(Json, DoesNotCareForTheOrderOfMembersWhenItCompares) {
+TEST(Json, ComparesMembersInAnyOrder) {
   EXPECT_EQ(Json::parse(R"({"a":1,"b":{"c":2,"d":3.0}})"),
             Json::parse(R"({"b":{"d":3,"c":2},"a":1.0})"));
   EXPECT_FALSE(Json::parse(R"({"a":1})") == Json::parse(R"({"a":1,"b":2})"));
@@ -71,7 +71,7 @@ TEST(Json, RefusesNumbersThatDoNotFit) {
   EXPECT_EQ(Json(7).get<double>(), 7.0);
 }
 
-TEST(Json, SaysWhatIsMissingOrOfAnotherType) {
+TEST(Json, ReportsMissingMembersAndOtherTypes) {
   const Json json = Json::parse(R"({"a":[1,"\u001b[2J"]})");
   const auto said = [](const auto& ask) {
     try {
@@ -87,7 +87,7 @@ TEST(Json, SaysWhatIsMissingOrOfAnotherType) {
   EXPECT_THAT(said([&] { json.items().front().value.items(); }), HasSubstr("found an array"));
 }
 
-TEST(Json, EndsNoProgramByDepth) {
+TEST(Json, RefusesDeepNesting) {
   const size_t most = Json::kMaxDepth;
   EXPECT_EQ(problem_of(std::string(most, '[') + std::string(most, ']')), "");
   EXPECT_THAT(problem_of(std::string(most + 1, '[') + std::string(most + 1, ']')),
@@ -103,7 +103,7 @@ TEST(Json, RefusesANameThatAnObjectHasTwice) {
   EXPECT_EQ(problem_of(R"([{"a":1},{"a":1}])"), "");
 }
 
-TEST(Json, ComplainsInFewPrintableWords) {
+TEST(Json, ErrorsAreShortAndPrintable) {
   for (const std::string& text :
        {std::string("\x1b[2J{"), "{\"" + std::string(100'000, '\x07') + "\"",
         "{\"" + std::string(100'000, 'x') + "\" 1}", std::string("{\"a\":\"\xff\"}"),
@@ -115,7 +115,7 @@ TEST(Json, ComplainsInFewPrintableWords) {
   }
 }
 
-TEST(Json, WritesTextsThatAreNoUtf8OnlyWhereTheyMayBeReplaced) {
+TEST(Json, WritesInvalidUtf8OnlyIfItMayBeReplaced) {
   const Json json = {{"name", "\xff"}};
   EXPECT_THROW(json.dump(), Error);
   EXPECT_EQ(json.dump(-1, Json::BadText::replace), "{\"name\":\"\xef\xbf\xbd\"}");

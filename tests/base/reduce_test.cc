@@ -54,7 +54,7 @@ T combine_floats(ReduceOp op, T a, T b) {
   }
 }
 
-// 128 bits hold every result except the product of two 64-bit numbers, which may harmlessly wrap.
+// Results fit in 128 bits, except the product of two 64-bit numbers, which may wrap around.
 template <typename T>
 T combine_integers(ReduceOp op, T a, T b) {
   using Wide = unsigned __int128;
@@ -125,7 +125,8 @@ T mean_of(DType type, T a, T b, int ranks) {
   }
 }
 
-// Bits are equal, except that a NaN's payload may be that of either operand.
+// Returns true if the bits are equal, or if both are NaN, because the payload of a NaN may be that
+// of either operand.
 template <typename T>
 bool same(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -175,8 +176,8 @@ std::vector<DType> numbers() {
   return types;
 }
 
-// Fills with random bits. They include infinities, NaNs and subnormals of the small types; those of
-// wide types are added here.
+// Fills with random bits. For small types, they include infinities, NaNs and subnormals; for wide
+// types, these values are added.
 template <typename T>
 void fill(void* data, size_t count, uint32_t seed) {
   std::mt19937_64 random(seed);
@@ -259,8 +260,8 @@ TEST_P(ReduceTest, MatchesTheReference) {
   }
 }
 
-// All pairs of 8-bit values; all 16-bit values, each with 16 others.
-TEST_P(ReduceTest, EveryEncodingOfSmallTypes) {
+// Tests all pairs of 8-bit values, and all 16-bit values, each with 16 others.
+TEST_P(ReduceTest, EveryEncodingOfSmallTypesMatchesTheReference) {
   if (size_of(type()) > 2) return;
   with_type(type(), [&](auto zero) {
     using T = decltype(zero);
@@ -286,7 +287,7 @@ TEST_P(ReduceTest, EveryEncodingOfSmallTypes) {
   });
 }
 
-TEST_P(ReduceTest, MeansOfSumsAreThoseOfTheReference) {
+TEST_P(ReduceTest, MeansOfSumsMatchTheReference) {
   for (int ranks : {1, 2, 3, 7, 300}) {
     for (size_t count : kCounts) {
       with_type(type(), [&](auto zero) {
@@ -307,7 +308,7 @@ TEST_P(ReduceTest, MeansOfSumsAreThoseOfTheReference) {
   }
 }
 
-TEST_P(ReduceTest, MeansOfTwoAreThoseOfTheReference) {
+TEST_P(ReduceTest, MeansOfTwoMatchTheReference) {
   for (int ranks : {2, 3, 7, 300}) {
     for (size_t count : kCounts) {
       with_type(type(), [&](auto zero) {

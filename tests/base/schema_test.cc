@@ -47,7 +47,7 @@ class SchemaTest : public ::testing::Test {
   Schema schema;
 };
 
-TEST_F(SchemaTest, WhatIsWrittenIsReadAgain) {
+TEST_F(SchemaTest, WrittenValuesAreReadBack) {
   const Json before = schema.write();
   EXPECT_EQ(before, Json::parse(R"({"shape": "round", "count": 2, "size": {"width": 1.5,
                                     "rates": [], "tied": true}})"));
@@ -67,7 +67,7 @@ TEST_F(SchemaTest, WhatIsWrittenIsReadAgain) {
   EXPECT_EQ(schema.write(), after);
 }
 
-TEST_F(SchemaTest, SaysWhatIsWrongAndWhere) {
+TEST_F(SchemaTest, NamesTheErrorAndItsPlace) {
   EXPECT_THAT(refusal({{"cuont", 1}}),
               AllOf(HasSubstr("unknown setting model.cuont"),
                     HasSubstr("did you mean model.count?"), HasSubstr("run.json")));
@@ -99,7 +99,7 @@ TEST_F(SchemaTest, WordsAreReadByTheSameRules) {
   }
 }
 
-TEST_F(SchemaTest, MembersByNamesWithDots) {
+TEST_F(SchemaTest, MembersAreFoundByNamesWithDots) {
   Json json = Json::object();
   set_member(json, "a.b.c", 1);
   set_member(json, "a.d", 2);

@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Sets an environment variable during the object's lifetime.
+// An environment variable that is set as long as this object exists.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
@@ -71,7 +71,7 @@ TEST(SettingsTest, WordsMayHaveCapitalLetters) {
   EXPECT_TRUE(settings.get_bool("TUTTI_DETERMINISTIC"));
 }
 
-TEST(SettingsTest, EnvironmentThenOption) {
+TEST(SettingsTest, OptionsOverrideTheEnvironment) {
   const Variable variable("TUTTI_TIMEOUT", "1.5");
   Settings settings;
   EXPECT_EQ(settings.get_duration("TUTTI_TIMEOUT"), std::chrono::milliseconds(1500));
@@ -111,8 +111,8 @@ TEST(SettingsTest, VariableUnlikeAnyIsAWarningWithoutAGuess) {
               ElementsAre(AllOf(HasSubstr("TUTTI_XYZZY_PLUGH_QUUX"), HasSubstr("tutti info"))));
 }
 
-// The tools and bindings read these variables themselves.
-TEST(SettingsTest, VariablesOfToolsAreNoMistakes) {
+// Tools and bindings read these variables themselves, so that the library must not report them.
+TEST(SettingsTest, VariablesOfToolsGiveNoWarnings) {
   const Variable cache("TUTTI_TORCH_CACHE", "/tmp");
   const Variable python("TUTTI_PYTHON", "python3");
   EXPECT_THAT(Settings().warnings(), IsEmpty());
@@ -157,7 +157,7 @@ TEST(SettingsTest, MistakesMayBeReportedInstead) {
   EXPECT_THAT(mistakes[1].why, HasSubstr("a whole number from 0 on"));
 }
 
-TEST(SettingsTest, NumbersHaveALeast) {
+TEST(SettingsTest, NumbersHaveAMinimum) {
   Settings settings;
   for (const char* name : {"TUTTI_CONTROL_FANOUT", "TUTTI_LAUNCH_FANOUT"}) {
     EXPECT_THAT(error_of([&] { settings.set(name, "0"); }), HasSubstr("from 1 on"));
@@ -165,7 +165,7 @@ TEST(SettingsTest, NumbersHaveALeast) {
   }
 }
 
-TEST(SettingsTest, WireSettingsHoldWhatRanksMustShare) {
+TEST(SettingsTest, WireSettingsAreThoseThatRanksMustShare) {
   Settings settings;
   const std::string before = settings.wire_settings();
   EXPECT_THAT(before, HasSubstr("TUTTI_TCP_STREAMS=0;"));

@@ -1,5 +1,5 @@
-// Slow reference implementation of the 16- and 8-bit floating-point types from their definitions,
-// for tests of the conversions and kernels.
+// Slow reference implementation of the 16- and 8-bit floating-point types, written after their
+// definitions, for tests of conversions and kernels.
 #pragma once
 
 #include <algorithm>
@@ -44,8 +44,8 @@ class SmallFloatReference {
     return (code & sign_bit) != 0 ? -value : value;
   }
 
-  // Rounds to nearest, ties to the even code; the first step beyond the largest value counts as a
-  // value.
+  // Returns the code of the nearest value, ties to the even code. For this purpose, the first step
+  // beyond the largest value is a value too, whose code is infinity or NaN.
   int encode(double value) const {
     if (std::isnan(value)) return nan_;
     const double wanted = std::abs(value);
@@ -63,7 +63,7 @@ class SmallFloatReference {
     return code | (std::signbit(value) ? 1 << (width_ - 1) : 0);
   }
 
-  // All midpoints between neighbouring values, and the floats next to them.
+  // Returns all midpoints between neighbouring values, and the floats next to them.
   std::vector<float> hard_cases() const {
     std::vector<float> cases;
     for (size_t i = 0; i + 1 < steps_.size(); ++i) {
@@ -96,10 +96,10 @@ class SmallFloatReference {
   int width_ = 0;
   int mantissa_ = 0;
   int bias_ = 0;
-  int overflow_ = 0;  // code of infinity, or of NaN where there is none
+  int overflow_ = 0;  // code of infinity, or of NaN in types without infinity
   int nan_ = 0;
-  std::vector<double>
-      steps_;  // values of codes 0 .. overflow_, the last one as if it were a number
+  // Values of the codes 0 to overflow_; the last value is the next step beyond the largest one.
+  std::vector<double> steps_;
 };
 
 }  // namespace tutti::testing

@@ -1,4 +1,5 @@
-// Tests bench/layout.h: the expected result of every rank, against each collective written out.
+// Tests bench/layout.h: the expected result of every rank must agree with the definition of each
+// collective.
 #include "bench/layout.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +16,8 @@ namespace {
 
 using Values = std::vector<int64_t>;
 
-constexpr int64_t kLeft = static_cast<int64_t>(0xa5a5a5a5a5a5a5a5);  // untouched
+// Value of elements that no collective has written.
+constexpr int64_t kLeft = static_cast<int64_t>(0xa5a5a5a5a5a5a5a5);
 constexpr uint64_t kCount = 12;
 
 Values input_of(const Layout& layout, int rank) {
@@ -42,7 +44,7 @@ Values sum_of(const std::vector<Values>& inputs, int ranks) {
 
 void append(Values& to, const Values& from) { to.insert(to.end(), from.begin(), from.end()); }
 
-// The blocks of a buffer.
+// Divides a buffer into blocks.
 std::vector<Values> cut(const Values& buffer, const std::vector<uint64_t>& counts) {
   std::vector<Values> blocks;
   auto at = buffer.begin();
@@ -54,7 +56,7 @@ std::vector<Values> cut(const Values& buffer, const std::vector<uint64_t>& count
   return blocks;
 }
 
-// The result as MPI defines each collective.
+// Returns the result of `rank` according to MPI's definition of the collective.
 Values by_hand(const Layout& layout, const std::vector<Values>& in, int rank) {
   const int p = layout.ranks;
   const bool is_root = rank == layout.root;
@@ -101,7 +103,7 @@ void check(const Layout& layout) {
   }
 }
 
-TEST(Layout, SaysWhatEveryRankMustGet) {
+TEST(Layout, HasTheResultOfEveryRank) {
   std::vector<Collective> collectives(std::begin(kCollectivesWithAlgorithms),
                                       std::end(kCollectivesWithAlgorithms));
   collectives.push_back(Collective::send_recv);
@@ -121,7 +123,7 @@ TEST(Layout, SaysWhatEveryRankMustGet) {
   }
 }
 
-TEST(Layout, UnevenBlocksAreAsLongInAll) {
+TEST(Layout, UnevenBlocksHaveTheSameTotal) {
   for (const uint64_t count : {0, 1, 2, 1000}) {
     for (int ranks = 1; ranks <= 9; ++ranks) {
       const std::vector<uint64_t> blocks = uneven_blocks(Collective::all_gather, ranks, count);

@@ -1,5 +1,5 @@
-// Tests bench/measure.h and digest.h with ranks as threads: the count of wrong elements, and the
-// digest of outputs.
+// Tests bench/measure.h and digest.h: the number of wrong elements, and the digest of outputs.
+// Ranks are threads.
 #include "bench/measure.h"
 
 #include <gtest/gtest.h>
@@ -21,13 +21,13 @@ std::span<const std::byte> bytes_of(std::string_view text) {
 }
 
 TEST(Sha256, MatchesTheStandard) {
-  // Examples of FIPS 180-4.
+  // These are examples of FIPS 180-4.
   EXPECT_EQ(hex(sha256(bytes_of("abc"))),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(hex(sha256({})), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }
 
-// Returns the digest of three ranks with these outputs.
+// Runs three ranks with these outputs. Returns the digest.
 Digest digest_of(Collective collective, std::vector<std::string> outputs) {
   const Layout layout{.collective = collective, .ranks = 3, .root = 1, .count = 1, .uneven = {}};
   Digest result;
@@ -61,7 +61,7 @@ TEST(Digest, DifferentResultsAreDigestedInRankOrder) {
   EXPECT_NE(digest_of(Collective::all_to_all, {"b", "a", "c"}).hash, found.hash);
 }
 
-TEST(Measurement, CountsWhatIsWrongAndClearsIt) {
+TEST(Measurement, CountsWrongElementsAndClearsThem) {
   testing::run_ranks(3, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     Case c;

@@ -1,4 +1,4 @@
-// Tests busy processes and processor quotas, which start and end with their object.
+// Tests busy processes and processor quotas, which last as long as their object.
 #include "bench/neighbours.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 namespace tutti::bench {
 namespace {
 
-// Returns true while this process has a running child.
+// Returns true if this process has a child process.
 bool has_children() {
   siginfo_t info = {};
   return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;

@@ -26,7 +26,7 @@ TEST(PairCosts, RanksShareTheCard) {
   EXPECT_FALSE(model.ucx);
 }
 
-TEST(PairCosts, OneHostLeavesTheNetworkAlone) {
+TEST(PairCosts, OneHostLeavesTheNetworkUnchanged) {
   CostModel model = CostModel::defaults();
   const LinkCosts before = model.tcp;
   learn_from_pairs({"a", "a"}, {{0, 1, 0.001, 9}, {1, 0, 0.001, 9}}, {}, PathClass::tcp, model);

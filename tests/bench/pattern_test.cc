@@ -1,4 +1,4 @@
-// Tests bench/pattern.h: data whose reduction is exact in every order.
+// Tests bench/pattern.h: the reduction of the data must be exact in every order.
 #include "bench/pattern.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ Bytes input_of(DType dtype, ReduceOp op, int ranks, int rank) {
   return data;
 }
 
-// The reference rounds to elements after every operation.
+// Reduces the inputs in this order, and rounds to elements after every operation.
 Bytes reduced(DType dtype, ReduceOp op, int ranks, const std::vector<int>& order) {
   Bytes result = input_of(dtype, op, ranks, order.front());
   for (size_t i = 1; i < order.size(); ++i) {
@@ -60,7 +60,7 @@ TEST(Pattern, IsExactInEveryOrder) {
   }
 }
 
-TEST(Pattern, ShowsWhoIsMissing) {
+TEST(Pattern, ShowsWhichRankIsMissing) {
   for (const DType dtype : {DType::f32, DType::f8e4m3, DType::u8, DType::i64_i64}) {
     const ReduceOp op = is_pair(dtype) ? ReduceOp::minloc : ReduceOp::sum;
     const Bytes all = reduced(dtype, op, 3, {0, 1, 2});

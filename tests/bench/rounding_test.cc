@@ -1,4 +1,4 @@
-// Tests bench/rounding.h: data that reveals the order of a reduction, and the canonical result.
+// Tests bench/rounding.h: data whose sum depends on the order, and the canonical result.
 #include "bench/rounding.h"
 
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ TEST(Rounding, FiveRanksAreCombinedAsPairsOfPairs) {
   EXPECT_EQ(differing(result, tree), 0);
   EXPECT_GT(differing(result, chain), kCount / 10) << "another order, other bits";
   EXPECT_GT(differing(result, backwards), kCount / 10);
-  // The result of a scan on rank 2.
+  // Rank 2 gets this result of a scan.
   std::vector<float> three(kCount);
   for (uint64_t i = 0; i < kCount; ++i) three[i] = (x[0][i] + x[1][i]) + x[2][i];
   EXPECT_EQ(differing(canonical<float>(DType::f32, ReduceOp::sum, 5, 3), three), 0);
@@ -100,7 +100,7 @@ TEST(Rounding, CanonicalResultsAreWithinTheBound) {
   }
 }
 
-TEST(Rounding, WrongResultsAreOutsideOfTheBound) {
+TEST(Rounding, WrongResultsExceedTheBound) {
   constexpr int kRanks = 4;
   std::vector<float> result = canonical<float>(DType::f32, ReduceOp::sum, kRanks, kRanks);
   const std::vector<float> missing = canonical<float>(DType::f32, ReduceOp::sum, kRanks, 3);

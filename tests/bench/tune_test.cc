@@ -1,4 +1,4 @@
-// Tests bench/tune.h: a machine's numbers are recovered from times that they predict.
+// Tests bench/tune.h: the parameters of a machine must be found from times that they predict.
 #include "bench/tune.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace tutti::bench {
 namespace {
 
-// Times between ranks on two hosts of a machine with these numbers.
+// Returns the times between ranks on two hosts of a machine with these parameters.
 std::vector<Observation> times_between_hosts(const CostModel& machine) {
   std::vector<Observation> observations = pair_observations(PathClass::tcp);
   const std::vector<Observation> shared = shared_observations(PathClass::tcp);
@@ -26,7 +26,7 @@ std::vector<Observation> times_between_hosts(const CostModel& machine) {
   return observations;
 }
 
-TEST(Tune, FindsWhatRanksShareOfASlowCard) {
+TEST(Tune, FindsTheShareOfRanksOnASlowCard) {
   for (const double wire : {1e-9, 20e-9, 80e-9}) {
     CostModel machine = CostModel::defaults();
     machine.tcp.wire = wire;
@@ -41,14 +41,14 @@ TEST(Tune, FindsWhatRanksShareOfASlowCard) {
   }
 }
 
-TEST(Tune, LeavesTheCardAloneWhereNothingCrossedOne) {
+TEST(Tune, KeepsTheCardIfNothingCrossedIt) {
   CostModel model = CostModel::defaults();
   std::vector<Observation> observations = pair_observations(PathClass::shm);
   for (Observation& o : observations) o.seconds = predict(o, model);
   EXPECT_EQ(fit(model, observations).tcp.wire, model.tcp.wire);
 }
 
-TEST(Tune, ObservationsSurviveTheirText) {
+TEST(Tune, ObservationsAreEqualAfterBeingRead) {
   const std::vector<Observation> observations = times_between_hosts(CostModel::defaults());
   const std::vector<Observation> again = read(write(observations));
   ASSERT_EQ(again.size(), observations.size());
@@ -61,8 +61,8 @@ TEST(Tune, ObservationsSurviveTheirText) {
   EXPECT_THROW(read("all_reduce ring 2 tcp 8 1e-6\n"), Error);
 }
 
-// The fitted model reproduces another GPU's times and predicts sizes that were not measured.
-TEST(TuneOfGpus, FindsTheNumbersOfAnotherGpu) {
+// The fitted model must predict the times of another GPU, also for sizes that were not measured.
+TEST(TuneOfGpus, FindsTheParametersOfAnotherGpu) {
   constexpr int kRanks = 4;
   const GpuCosts published = gpu_costs(CostModel::defaults(), "h100");
   GpuCosts machine = published;

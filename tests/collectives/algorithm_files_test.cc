@@ -1,5 +1,5 @@
-// Tests that TUTTI_ALGORITHM_FILES must be equal on all ranks of a job, including file contents.
-// The ranks are processes in separate folders.
+// Tests that the names and the contents of TUTTI_ALGORITHM_FILES must be equal on all ranks of a
+// job. Ranks are processes in separate folders.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -24,7 +24,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Returns the file of a broadcast from rank 0 of two ranks in `chunks` chunks.
+// Returns the text of a file for a broadcast by two ranks from rank 0 in `chunks` chunks.
 std::string broadcast(int chunks) {
   Xml xml("broadcast", 2, chunks, "inplace=\"1\" root=\"0\"");
   xml.gpu(chunks, 0, 0).tb(1, -1).step("s", "i0", "i0", chunks);
@@ -32,7 +32,7 @@ std::string broadcast(int chunks) {
   return xml.text();
 }
 
-// Joins the job in `folder` and broadcasts from rank 0, then from rank 1. Returns "right" or an
+// Joins the job in `folder`, and broadcasts from rank 0, then from rank 1. Returns "right" or an
 // error.
 std::string outcome_of(const std::string& folder, const std::string& rendezvous, int rank) {
   try {
@@ -77,11 +77,11 @@ std::array<std::string, 2> run(const std::array<std::string, 2>& contents) {
   return said;
 }
 
-TEST(AlgorithmFiles, RanksWithEqualFilesChooseFromThem) {
+TEST(AlgorithmFiles, RanksWithEqualFilesUseThem) {
   EXPECT_THAT(run({broadcast(1), broadcast(1)}), ::testing::Each("right"));
 }
 
-TEST(AlgorithmFiles, DifferentFilesAreAnErrorThatNamesThem) {
+TEST(AlgorithmFiles, DifferentFilesAreReportedByName) {
   for (const std::string& said : run({broadcast(1), broadcast(2)})) {
     EXPECT_THAT(said, AllOf(HasSubstr("rank 1"), HasSubstr("rank 0"), HasSubstr("mine.xml")));
   }

@@ -1,5 +1,5 @@
-// Tests the catalogue and all_reduce: the proved grade of each algorithm, and the rounds and volume
-// stated by its paper.
+// Tests the catalogue and the algorithms for all_reduce: the proved grade of each, and the rounds
+// and volume stated in its paper.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -78,7 +78,8 @@ class AllReduce : public testing::TestWithParam<const Algorithm*> {
  protected:
   const Algorithm& algorithm() const { return *GetParam(); }
 
-  // All supported group sizes (most algorithms ignore groups).
+  // Returns a shape for each group size that the algorithm supports (most algorithms ignore
+  // groups).
   std::vector<Shape> shapes(int32_t ranks) const {
     std::vector<Shape> shapes;
     for (int32_t group = 1; group <= ranks; ++group) {
@@ -144,7 +145,7 @@ TEST_P(AllReduce, OneRankOnlyCopies) {
   EXPECT_EQ(programs[0].steps[0].kind, StepKind::copy);
 }
 
-// A single rounding requires that partial sums travel unrounded; complete sums travel as elements.
+// To be rounded only once, partial sums must be sent unrounded, and complete sums as elements.
 TEST_P(AllReduce, SendsCompleteSumsAsElements) {
   for (const Shape& shape : shapes(12)) {
     for (const Program& program : emit_all(algorithm(), shape)) {
@@ -181,7 +182,7 @@ TEST(AllPairs, TwoShotIsTwoRoundsOfTheLeastVolume) {
   }
 }
 
-TEST(ParameterServer, EverythingGoesThroughTheManager) {
+TEST(ParameterServer, AllDataPassesThroughTheManager) {
   for (int32_t p = 2; p <= kMaxRanks; ++p) {
     const std::vector<Program> programs = programs_of("parameter_server", p);
     for (int32_t rank = 1; rank < p; ++rank) {
@@ -213,7 +214,7 @@ TEST(Ring, BothDirectionsHalveTheVolumeOfEach) {
     const std::vector<Program> programs = programs_of("ring_bidirectional", p);
     for (int32_t rank = 0; rank < p; ++rank) {
       EXPECT_EQ(programs[rank].input_chunks, 2 * p);
-      std::map<int32_t, int32_t> sent;  // chunks, by peer
+      std::map<int32_t, int32_t> sent;  // peer -> number of chunks
       for (const Step& step : programs[rank].steps) {
         if (step.kind == StepKind::send) sent[step.peers[0]] += chunks_in(step.src);
       }
@@ -225,7 +226,7 @@ TEST(Ring, BothDirectionsHalveTheVolumeOfEach) {
   }
 }
 
-TEST(TorusBucket, TakesTheRingsVolumeInFewerRounds) {
+TEST(TorusBucket, TakesTheVolumeOfTheRingInFewerRounds) {
   for (const auto& [p, rows, columns] :
        std::vector<std::array<int32_t, 3>>{{4, 2, 2}, {12, 3, 4}, {16, 4, 4}, {22, 2, 11}}) {
     for (const Program& program : programs_of("torus_bucket", p)) {
@@ -244,14 +245,14 @@ TEST(DoubleBinaryTree, TwoShallowTreesHaveDifferentInnerNodes) {
     const std::vector<Program> programs = programs_of("double_binary_tree", p);
     for (const Program& program : programs) {
       EXPECT_EQ(program.input_chunks, 2);
-      std::map<int32_t, int32_t> children;  // by chunk, that is, tree
+      std::map<int32_t, int32_t> children;  // chunk, and therefore tree -> number of children
       for (const Step& step : program.steps) {
         if (step.kind == StepKind::recv_reduce) ++children[step.dst[0].first];
       }
       EXPECT_LE(children.size(), 1U) << p << " ranks";
       for (const auto& [tree, count] : children) EXPECT_LE(count, 2);
     }
-    EXPECT_EQ(messages_sent(programs), 2 * 2 * (p - 1));  // trees, directions, edges
+    EXPECT_EQ(messages_sent(programs), 2 * 2 * (p - 1));  // two trees, two directions, p - 1 edges
     EXPECT_EQ(depth_of("double_binary_tree", p), 2 * log2_down(p));
   }
 }
@@ -295,7 +296,7 @@ TEST(HalvingDoubling, TakesTheLeastVolumeInLogarithmicallyManyRounds) {
         EXPECT_EQ(chunks_sent(program), 2 * (p - 1));
         EXPECT_EQ(messages_sent(program), 2 * log2_up(p));
       } else {
-        // A rank of the largest team sends one complete part to each of the other teams.
+        // In the largest team, a rank sends one complete part to each of the other teams.
         const int32_t teams = std::popcount(static_cast<uint32_t>(p));
         EXPECT_LE(chunks_sent(program), std::max(2 * chunks, 2 * (chunks - 1) + teams - 1));
       }
@@ -312,7 +313,7 @@ TEST(Circulant, TakesTheFewestRoundsAndTheLeastVolume) {
       EXPECT_EQ(chunks_received(program), 2 * (p - 1));
       EXPECT_EQ(messages_sent(program), 2 * log2_up(p));
     }
-    // If p is not a power of two, some rounds send inputs, which do not depend on other messages.
+    // If p is not a power of two, rounds may send inputs, which do not depend on other messages.
     EXPECT_LE(depth_of("circulant", p), 2 * log2_up(p));
     if (is_power_of_two(p)) {
       EXPECT_EQ(depth_of("circulant", p), 2 * log2_up(p));

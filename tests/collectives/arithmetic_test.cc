@@ -1,4 +1,4 @@
-// Tests means and scaled inputs as part of the programs' steps, with their proofs.
+// Tests programs with steps that divide (means) or scale inputs, and the proofs of these programs.
 #include "collectives/program/arithmetic.h"
 
 #include <gmock/gmock.h>
@@ -31,8 +31,8 @@ TEST(WithArithmetic, EveryAlgorithmIsRightAndKeepsItsGrade) {
           for (const Arithmetic arithmetic : {Arithmetic::means, Arithmetic::scaled}) {
             const Verdict verdict = verify(*algorithm, shape, arithmetic);
             EXPECT_EQ(verdict.problem, "") << algorithm->name << " on " << ranks << " ranks";
-            // On few ranks plain sums may prove a higher grade than declared. Means need not reach
-            // it, because sums are rounded before the division.
+            // On a few ranks, plain sums may have a higher grade than declared. Means need not have
+            // this grade, because sums are rounded before the division.
             EXPECT_GE(verdict.grade, std::min(plain.grade, grade_of(*algorithm, shape)))
                 << algorithm->name << " on " << ranks << " ranks";
             ++proved;
@@ -46,13 +46,13 @@ TEST(WithArithmetic, EveryAlgorithmIsRightAndKeepsItsGrade) {
 
 Program with(std::vector<Step> steps) { return {.scratch_chunks = 1, .steps = std::move(steps)}; }
 
-// Two ranks swap their inputs and reduce.
+// Two ranks exchange their inputs, and each reduces them.
 std::vector<Program> exchange() {
   return {with({send({1}, {input(0)}), recv_reduce_right(1, {input(0)}, {output(0)})}),
           with({send({0}, {input(0)}), recv_reduce_left(0, {input(0)}, {output(0)})})};
 }
 
-// Rank 0 reduces into `sum` and sends it on.
+// Rank 0 reduces into `sum` and sends the result to rank 1.
 std::vector<Program> reduce_and_send(ChunkRange sum, Wire wire = Wire::element) {
   std::vector<Program> programs = {
       with({recv_reduce_right(1, {input(0)}, {sum}), send({1}, {sum}, wire)}),
@@ -95,7 +95,7 @@ TEST(WithArithmetic, UnrequestedOrMissingArithmeticIsRefused) {
               HasSubstr("must not be scaled"));
 }
 
-TEST(WithArithmetic, MissingOnOneRankOrInOneStepIsRefused) {
+TEST(WithArithmetic, ArithmeticMissingOnOneRankOrInOneStepIsRefused) {
   for (size_t rank = 0; rank < 2; ++rank) {
     for (size_t step = 0; step < 2; ++step) {
       std::vector<Program> programs = added(exchange(), Arithmetic::scaled);
@@ -108,7 +108,7 @@ TEST(WithArithmetic, MissingOnOneRankOrInOneStepIsRefused) {
   }
 }
 
-TEST(WithArithmetic, TwiceOrTooEarlyIsRefused) {
+TEST(WithArithmetic, ArithmeticTwiceOrTooEarlyIsRefused) {
   std::vector<Program> twice = added(exchange(), Arithmetic::means);
   twice[1].steps.push_back(copy({output(0)}, {output(0)}));
   twice[1].steps.back().divides = true;
@@ -119,7 +119,7 @@ TEST(WithArithmetic, TwiceOrTooEarlyIsRefused) {
   passed_on[1].steps[1].divides = true;
   EXPECT_THAT(problem_of(passed_on, Arithmetic::means), HasSubstr("divided already"));
 
-  // Rank 1 divides its part before the other one is added.
+  // Rank 1 divides its own input before it adds the input of rank 0.
   std::vector<Program> early = added(exchange(), Arithmetic::means);
   early[1].steps = {send({0}, {input(0)}), copy({input(0)}, {output(0)}),
                     recv_reduce_left(0, {output(0)}, {output(0)})};
@@ -127,7 +127,7 @@ TEST(WithArithmetic, TwiceOrTooEarlyIsRefused) {
   EXPECT_THAT(problem_of(early, Arithmetic::means),
               HasSubstr("combines a value that is divided already"));
 
-  // Rank 1 scales in place and reads its input again.
+  // Rank 1 scales in place, and then reads and scales its input again.
   std::vector<Program> again = added(exchange(), Arithmetic::scaled);
   again[1].steps = {copy({input(0)}, {output(0)}), send({0}, {input(0)}),
                     recv_reduce_left(0, {output(0)}, {output(0)})};
@@ -169,8 +169,8 @@ TEST(Means, TheReceiverOfAccumulatorsDivides) {
   EXPECT_TRUE(programs[1].steps[1].divides);
 }
 
-// Elements received from scratch count as divided, and are refused. In that case each rank divides
-// its own result.
+// Elements that are received into scratch would have to be divided already, and such programs are
+// refused. Instead, each rank divides its own result.
 TEST(Means, EachRankDividesResultsThatPassThroughScratch) {
   const std::vector<Program> programs = reduce_and_send(scratch(0));
   EXPECT_THAT(problem_of(added(programs, Arithmetic::means), Arithmetic::means),
@@ -186,7 +186,7 @@ TEST(Means, ElementsThatAreReadLaterAreDividedAtTheEnd) {
   EXPECT_THAT(steps_of(own[0]),
               ElementsAre("recv from 1, output[0] = input[0] op received", "send output[0] to 1",
                           "copy output[0] to output[0], divided"));
-  // One copy step for all chunks that one step wrote last.
+  // There is one copy step for all chunks that the same step has written last.
   Program program{.input_chunks = 4, .output_chunks = 4};
   program.steps = {recv(1, {output(0, 3)}), recv(2, {output(3)}), recv(2, {output(1)})};
   const Program means =
@@ -197,7 +197,7 @@ TEST(Means, ElementsThatAreReadLaterAreDividedAtTheEnd) {
                           "copy output[0]+output[2] to output[0]+output[2], divided"));
 }
 
-// A scan's results are different means on different ranks.
+// In a scan, the means differ between ranks, so that no rank can send a divided result to another.
 TEST(Means, OnlyAllReduceSharesMeans) {
   const std::vector<Program> chain = {
       with({send({1}, {input(0)}), copy({input(0)}, {output(0)})}),
@@ -217,8 +217,9 @@ TEST(ScaledInputs, EveryStepThatReadsThemScalesThem) {
                           "recv from 1, output[0] = input[0] op received, scaled"));
 }
 
-// Input 0 was scaled into its own place in the output, which is the same memory in place.
-TEST(ScaledInputs, StepsReadThemInTheOutputOnceTheyAreThere) {
+// Input 0 has been scaled into its place in the output. In place, input and output are the same
+// memory, so later steps must read the output.
+TEST(ScaledInputs, StepsReadScaledInputsFromTheOutput) {
   const auto rank = [](int32_t peer) {
     return Program{.input_chunks = 2,
                    .output_chunks = 2,

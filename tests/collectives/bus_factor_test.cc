@@ -1,4 +1,4 @@
-// Tests that bus bandwidth is that of nccl-tests.
+// Tests that the bus bandwidth is computed as in nccl-tests.
 #include "collectives/program/bus_factor.h"
 
 #include <gtest/gtest.h>

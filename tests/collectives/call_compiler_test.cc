@@ -1,4 +1,4 @@
-// Tests the compilation of requests without a communicator.
+// Tests how requests are compiled, without a communicator.
 #include "collectives/runtime/calls/call_compiler.h"
 
 #include <gmock/gmock.h>
@@ -61,8 +61,9 @@ TEST_F(CallCompilerTest, KeepsCallsOfOneKind) {
   EXPECT_NE(compiler_.compiled(sum(8), {.algorithm = "ring"}), first);
 }
 
-// Hosts with many ranks have short slots in shared memory; these limits apply only within a host.
-TEST_F(CallCompilerTest, MessagesToOtherHostsAreAsLongAsTheNetworkLikes) {
+// With many ranks on a host, slots in shared memory are short. Messages to other hosts may be
+// longer.
+TEST_F(CallCompilerTest, MessagesToOtherHostsHaveTheLengthOfTheNetwork) {
   Program program;
   program.steps = {send({0}, {input(0)})};
   message_ = make_plan(Collective::send_recv, {.ranks = kRanks, .rank = 1}, std::move(program));
@@ -86,14 +87,14 @@ TEST_F(CallCompilerTest, MessagesToOtherHostsAreAsLongAsTheNetworkLikes) {
   }
 }
 
-TEST_F(CallCompilerTest, TakesTheAlgorithmThatIsNamed) {
+TEST_F(CallCompilerTest, UsesTheNamedAlgorithm) {
   EXPECT_EQ(compiler_.compiled(sum(8), {.algorithm = "ring"})->algorithm->name, "ring");
   EXPECT_EQ(compiler_.named_algorithm(sum(8), {.algorithm = "ring"}, false)->name, "ring");
   EXPECT_EQ(compiler_.named_algorithm(sum(8), {}, false), nullptr);
   EXPECT_THAT(refusal(sum(8), {.algorithm = "rign"}), HasSubstr("rign"));
 }
 
-TEST_F(CallCompilerTest, DeterministicCallsTakeCanonicalAlgorithmsOnly) {
+TEST_F(CallCompilerTest, DeterministicCallsUseOnlyCanonicalAlgorithms) {
   EXPECT_FALSE(compiler_.must_be_canonical(sum(8), {}));
   const CallOptions deterministic{.deterministic = true};
   EXPECT_TRUE(compiler_.must_be_canonical(sum(8), deterministic));
@@ -119,7 +120,7 @@ TEST_F(CallCompilerTest, ARefusedCallIsNotKept) {
   EXPECT_THAT(refusal(wrong, {}), HasSubstr("root"));
 }
 
-TEST(CallCompiler, ARankAloneNeedsNoPlan) {
+TEST(CallCompiler, AJobOfOneRankNeedsNoPlan) {
   CallCompiler alone(0, 1, [](int, bool) { return nullptr; });
   float value = 1;
   const Request sum =

@@ -1,4 +1,4 @@
-// Tests the bookkeeping of calls: reused operations, cached compiled calls, and records of the last
+// Tests how calls are stored: reused operations, cached compiled calls, and the record of the last
 // calls.
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ const Handle& begun(OperationPool& pool) {
   return operation;
 }
 
-TEST(OperationPool, UsesTheLastOneAgain) {
+TEST(OperationPool, ReusesTheLastOperation) {
   OperationPool pool;
   Handle first = begun(pool);
   const Operation* const address = first.get();
@@ -48,15 +48,15 @@ TEST(OperationPool, UsesTheLastOneAgain) {
   EXPECT_EQ(pool.size(), 1U);
 }
 
-// A refused call ends before it begins.
-TEST(OperationPool, TakesOneThatNeverBeganAgain) {
+// A call that is refused ends without having begun.
+TEST(OperationPool, ReusesAnOperationThatNeverBegan) {
   OperationPool pool;
   const Operation* const refused = pool.take().get();
   EXPECT_EQ(begun(pool).get(), refused);
   EXPECT_EQ(pool.size(), 1U);
 }
 
-TEST(OperationPool, KeepsWhatIsInFlightOrHeld) {
+TEST(OperationPool, KeepsOperationsInFlightOrHeld) {
   OperationPool pool;
   Handle held = begun(pool);
   held->done = true;
@@ -70,7 +70,7 @@ TEST(OperationPool, KeepsWhatIsInFlightOrHeld) {
   EXPECT_LE(pool.size(), 4U);
 }
 
-// The cost of a call does not grow with the number of outstanding ones.
+// The cost of a call must not grow with the number of outstanding calls.
 TEST(OperationPool, ExaminesAFewForEachCall) {
   for (const size_t outstanding : {1000U, 4000U, 16'000U, 64'000U}) {
     OperationPool pool;
@@ -78,7 +78,7 @@ TEST(OperationPool, ExaminesAFewForEachCall) {
     for (size_t call = 0; call < outstanding; ++call) handles.push_back(begun(pool));
     EXPECT_LE(pool.examined(), 4 * outstanding);
     EXPECT_LE(pool.size(), outstanding);
-    // In steady state too, where the oldest call ends and another one begins, few operations are
+    // In steady state, the oldest call ends and another begins. Then, too, few operations are
     // examined.
     const uint64_t before = pool.examined();
     for (size_t call = 0; call < 2 * outstanding; ++call) {
@@ -91,7 +91,7 @@ TEST(OperationPool, ExaminesAFewForEachCall) {
   }
 }
 
-TEST(OperationPool, StaysWithinTwiceWhatWasInUse) {
+TEST(OperationPool, HoldsAtMostTwiceTheOperationsInUse) {
   OperationPool pool;
   std::mt19937 random(1);
   std::vector<Handle> handles(500);
@@ -106,7 +106,7 @@ TEST(OperationPool, StaysWithinTwiceWhatWasInUse) {
   EXPECT_LE(pool.size(), 2 * handles.size());
 }
 
-TEST(OperationQueue, KeepsTheOrderAndLosesWhatIsTakenOut) {
+TEST(OperationQueue, KeepsTheOrderOfOperationsThatRemain) {
   std::vector<Operation> operations(5);
   OperationQueue queue;
   EXPECT_TRUE(queue.empty());
@@ -120,7 +120,7 @@ TEST(OperationQueue, KeepsTheOrderAndLosesWhatIsTakenOut) {
   EXPECT_EQ(left, (std::vector<const Operation*>{&operations[1], &operations[3]}));
   queue.push_back(operations[0]);
   OperationQueue moved(std::move(queue));
-  EXPECT_TRUE(queue.empty());  // NOLINT: moved from
+  EXPECT_TRUE(queue.empty());  // NOLINT: it was moved from
   EXPECT_EQ(moved.size(), 3U);
   for (const size_t next : {1U, 3U, 0U}) EXPECT_EQ(moved.pop_front(), &operations[next]);
   EXPECT_TRUE(moved.empty());
@@ -139,8 +139,8 @@ CallCache::Compiled compiled_for(const Reduction& op) {
   return std::make_shared<const CompiledCall>(std::move(compiled));
 }
 
-// A model makes calls of many sizes, one per bucket and layer. Calls of one kind but different
-// sizes do not evict each other.
+// A model makes calls of many sizes, one per bucket and layer. Calls that differ only in size must
+// not evict each other.
 TEST(CallCache, KeepsSixteenKindsOfCallsWhateverTheirSizes) {
   std::mt19937_64 random(7);
   for (int trial = 0; trial < 1000; ++trial) {
@@ -159,7 +159,7 @@ TEST(CallCache, KeepsSixteenKindsOfCallsWhateverTheirSizes) {
   }
 }
 
-TEST(CallCache, FindsWhatItWasGivenLast) {
+TEST(CallCache, FindsACallAfterItWasPut) {
   CallCache cache;
   for (uint64_t count = 1; count <= 5000; ++count) {
     const CallCache::Compiled compiled = compiled_for(ReduceOp::sum);
@@ -176,7 +176,7 @@ UserOp op_of(const void* function, const void* context) {
           .identity = {function, context}};
 }
 
-TEST(CallCache, KnowsAnOperatorThatIsMadeAnewByItsIdentity) {
+TEST(CallCache, FindsACopyOfAnOperatorByItsIdentity) {
   const int function = 0;
   const int context = 0;
   const auto make = [&](UserOp op) { return Reduction::user(std::make_shared<const UserOp>(op)); };
@@ -195,7 +195,7 @@ TEST(CallCache, KnowsAnOperatorThatIsMadeAnewByItsIdentity) {
   EXPECT_FALSE(finds(make(wide)));
 }
 
-TEST(CallCache, AnOperatorWithoutIdentityIsItselfOnly) {
+TEST(CallCache, AnOperatorWithoutIdentityEqualsOnlyItself) {
   const auto op = std::make_shared<const UserOp>(op_of(nullptr, nullptr));
   CallCache cache;
   cache.put(key_of(8), "", compiled_for(Reduction::user(op)));
@@ -233,7 +233,7 @@ TEST(FlightRecorder, EndsAtTheLargestNumber) {
   EXPECT_EQ(calls_in(recorder), std::vector<uint32_t>{UINT32_MAX});
 }
 
-TEST(FlightRecorder, RemembersTheLastCallsOnly) {
+TEST(FlightRecorder, RemembersOnlyTheLastCalls) {
   const auto words = encode(Signature{.collective = Collective::barrier});
   FlightRecorder recorder;
   for (uint32_t call = 1; call <= 1000; ++call) {

@@ -1,5 +1,5 @@
-// Tests every collective with real data over shared memory and TCP, ranks as threads. Inputs are
-// chosen so that the result is exact (bench/pattern.h).
+// Tests every collective with real data over shared memory and TCP; ranks are threads. Inputs are
+// chosen so that results are exact (bench/pattern.h).
 #include "collectives/communicator.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ using bench::fill_expected;
 using bench::fill_pattern;
 using testing::run_ranks;
 
-// Bytes at an odd address, to test unaligned buffers.
+// An array at an odd address, to test unaligned buffers.
 class Array {
  public:
   Array(DType dtype, uint64_t count, size_t shift = 0)
@@ -201,14 +201,14 @@ TEST_P(OnLayout, ManyCallsInFlightOnTwoCommunicators) {
     for (size_t i = 0; i < values.size(); ++i) {
       values[i].assign(301, world.rank() + static_cast<int64_t>(i));
       const Buffer buffer = buffer_of(std::span(values[i]));
-      // Odd ranks call on the two communicators in the opposite order.
+      // Ranks with odd numbers use the two communicators in the opposite order.
       const bool first = (i % 2 == 0) == (world.rank() % 2 == 0);
       Communicator& comm = first ? world : other;
       works.push_back(comm.all_reduce_async(as_const(buffer), buffer));
     }
     for (size_t i = works.size(); i-- > 0;) works[i].wait();
     const int64_t p = world.size();
-    // The k-th calls on one communicator match on all ranks.
+    // On each communicator, the k-th calls of all ranks match.
     for (size_t i = 0; i < values.size(); i += 2) {
       const int64_t low = p * (p - 1) / 2 + p * static_cast<int64_t>(i);
       const int64_t odd = p / 2;
@@ -224,7 +224,7 @@ TEST_P(OnLayout, ManyCallsInFlightOnTwoCommunicators) {
 TEST_P(OnLayout, SplitByParity) {
   run_ranks(ranks(), [](const Job& job) {
     Communicator world = Communicator::init(job);
-    // The keys reverse the order.
+    // The keys reverse the order of ranks.
     Communicator half = world.split(world.rank() % 2, -world.rank());
     const int members = (world.size() + 1 - world.rank() % 2) / 2;
     EXPECT_EQ(half.size(), members);
@@ -271,7 +271,7 @@ TEST_P(OnTransport, MissingRankIsNamedAtTheDeadline) {
   const auto errors = testing::run_ranks_catching(3, [&](const Job& job) {
     Communicator comm = Communicator::init(job);
     if (comm.rank() == 1) {
-      int32_t value = 0;  // calls later, and another collective
+      int32_t value = 0;  // used when this rank calls later, and calls another collective
       comm.recv(std::span(&value, 1), 0);
       return;
     }
@@ -312,7 +312,7 @@ TEST_P(OnTransport, UserAbortReachesEveryRank) {
   }
 }
 
-TEST(Arguments, BadOnesAreRefusedAndHarmNothing) {
+TEST(Arguments, InvalidArgumentsAreRefusedAndHarmNothing) {
   Communicator comm = Communicator::init(Job{});
   std::vector<float> values(4, 2);
   const Buffer buffer = buffer_of(std::span(values));
@@ -341,7 +341,7 @@ TEST(AllReduce, TinyCallsAreManyAndRight) {
   });
 }
 
-// A call that differs only in its factor is another call.
+// Calls that differ only in the factor are different calls.
 TEST(AllReduce, ScalesByTheFactorOfEachCall) {
   run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);

@@ -1,5 +1,5 @@
-// Tests completion: states without exceptions, callbacks, calls that follow others, and the hook
-// that is called while a rank waits.
+// Tests the completion of calls: states without exceptions, callbacks, calls that follow others,
+// and the hook that is called while a rank waits.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -81,7 +81,7 @@ TEST(Completion, CallsBackOnceForEachCall) {
   settings().set("TUTTI_PROGRESS_THREAD", "0");
 }
 
-// A chain of calls, each made by the callback of the one before; no thread waits for them.
+// Makes a chain of calls, each in the callback of the one before. No thread waits for the calls.
 TEST(Completion, LetsCallbacksMakeCalls) {
   settings().set("TUTTI_PROGRESS_THREAD", "1");
   testing::run_ranks(2, [](const Job& job) {
@@ -144,8 +144,8 @@ TEST(Completion, PassesTheCommunicatorsEndToCallbacks) {
   });
 }
 
-// reduce_scatter on one communicator, then all_gather of the result on another.
-TEST(Following, StartsWhenWhatItFollowsIsComplete) {
+// Makes a reduce_scatter on one communicator, then an all_gather of its result on another one.
+TEST(Following, StartsWhenThePrecedingCallsAreComplete) {
   for (const int ranks : {1, 2, 4}) {
     testing::run_ranks(ranks, [](const Job& job) {
       Communicator first = Communicator::init(job);
@@ -165,7 +165,7 @@ TEST(Following, StartsWhenWhatItFollowsIsComplete) {
   }
 }
 
-TEST(Following, OrdersMessagesByWhatTheyFollow) {
+TEST(Following, OrdersMessagesByThePrecedingCalls) {
   for (const char* transport : {"shm", "tcp"}) {
     settings().set("TUTTI_TRANSPORT", transport);
     testing::run_ranks(2, [](const Job& job) {
@@ -177,8 +177,8 @@ TEST(Following, OrdersMessagesByWhatTheyFollow) {
       const Work reduced = other.all_reduce_async(from(sum), into(sum));
       const Work before[] = {reduced};
       if (comm.rank() == 0) {
-        // The message carries the reduction's result and is sent after the message without
-        // predecessors.
+        // This message contains the result of the reduction, and is sent after the other message,
+        // which follows no call.
         Work following = comm.send_async(from(sum), 1, {.after = before});
         const Values second = {7};
         Work plain = comm.send_async(from(second), 1);
@@ -188,7 +188,7 @@ TEST(Following, OrdersMessagesByWhatTheyFollow) {
         Work receive = comm.recv_async(into(late), 0, {.after = before, .tag = kAnyTag});
         comm.recv(into(in), 0);
         receive.wait();
-        // The order of the two receives is unspecified.
+        // The order of the two receives is not specified.
         EXPECT_EQ(in[0] + late[0], 10);
       }
     });
@@ -196,7 +196,7 @@ TEST(Following, OrdersMessagesByWhatTheyFollow) {
   settings().set("TUTTI_TRANSPORT", "auto");
 }
 
-TEST(Following, ScalesItsInputOnceThatIsThere) {
+TEST(Following, ScalesItsInputAfterThePrecedingCalls) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     Communicator other = comm.duplicate();
@@ -213,7 +213,7 @@ TEST(Following, ScalesItsInputOnceThatIsThere) {
   });
 }
 
-TEST(Following, HoldsForARankThatIsAlone) {
+TEST(Following, WorksOnARankThatIsAlone) {
   testing::run_ranks(1, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     Values in(1);
@@ -229,7 +229,7 @@ TEST(Following, HoldsForARankThatIsAlone) {
   });
 }
 
-TEST(Following, FailsWithWhatItFollows) {
+TEST(Following, FailsIfAPrecedingCallFails) {
   const auto errors = testing::run_ranks_catching(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     Communicator other = comm.duplicate();
@@ -249,7 +249,8 @@ TEST(Following, FailsWithWhatItFollows) {
   }
 }
 
-// No handle refers to the calls in flight: the communicator ends and fails the calls that follow.
+// No handle refers to the calls in flight. The communicator is destroyed and fails the calls that
+// follow.
 TEST(Following, FailsWithACommunicatorThatIsDestroyed) {
   testing::run_ranks(1, [](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -260,7 +261,7 @@ TEST(Following, FailsWithACommunicatorThatIsDestroyed) {
       Communicator other = comm.duplicate();
       const Work receive = other.recv_async(into(in), 0);
       const Work before[] = {receive};
-      // A following call on the same communicator does not keep it alive either.
+      // Nor does a following call on the same communicator keep the communicator alive.
       other.all_reduce_async(from(in), into(out), ReduceOp::sum, {.after = before});
       comm.all_reduce_async(from(in), into(out), ReduceOp::sum, {.after = before})
           .on_end([&](const Error* error) { seen = *error; });
@@ -272,7 +273,8 @@ TEST(Following, FailsWithACommunicatorThatIsDestroyed) {
   });
 }
 
-// The second rank's message depends on the first rank's hook, which is no call of Tutti's.
+// The message of the second rank depends on the hook of the first rank. This dependency is not
+// known to Tutti.
 TEST(WhileWaiting, TheHookIsCalled) {
   std::promise<void> stirred;
   testing::run_ranks(2, [&](const Job& job) {

@@ -1,6 +1,7 @@
-// Tests the consequences of a death: a rank dies; a second one, which communicated with it, fails
-// for that reason in any of the ways programs end; a third one, which communicated only with the
-// second, must report the original death. Ranks are processes.
+// Tests the consequences of a death in a chain of three ranks. A rank dies. A second one, which
+// communicated with it, fails for that reason, in any of the ways in which programs end. A third
+// one, which communicated only with the second, must report the original death. Ranks are
+// processes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -37,10 +38,10 @@ enum class End { unwinds, returns, aborts };
 
 struct Outcome {
   pid_t pid = 0;
-  std::string text;  // the rank's output: its error
+  std::string text;  // the error that the rank has printed
 };
 
-// Waits for a message of `peer` that never comes. When rank 1 dies, the other ranks wait or are
+// Waits for a message of `peer` that is never sent. When rank 1 dies, the other ranks wait, or are
 // about to.
 void wait_for(Communicator& communicator, int peer) {
   int32_t value = 0;
@@ -138,7 +139,7 @@ TEST_P(Chain, ADeathIsReportedWithTheDeadRank) {
   }
 }
 
-// Ranks 0 and 1 make mismatched calls; rank 2 communicates only with rank 1.
+// Ranks 0 and 1 make mismatched calls. Rank 2 communicates only with rank 1.
 TEST(Consequence, AMismatchIsReportedToUninvolvedRanks) {
   const auto errors = testing::run_ranks_catching(3, [](const Job& job) {
     Communicator world = Communicator::init(job);
@@ -156,7 +157,7 @@ TEST(Consequence, AMismatchIsReportedToUninvolvedRanks) {
             HasSubstr("failed and left the communicator; likely cause: collective mismatch")));
 }
 
-// Returns the output to stderr of two ranks if rank 0 runs `fails` and rank 1 waits in a barrier.
+// Rank 0 runs `fails`, and rank 1 waits in a barrier. Returns what both print to stderr.
 std::string said_when_rank_0(const std::function<void(Communicator&)>& fails) {
   ::testing::internal::CaptureStderr();
   testing::run_ranks_catching(2, [&](const Job& job) {
@@ -168,7 +169,7 @@ std::string said_when_rank_0(const std::function<void(Communicator&)>& fails) {
   return ::testing::internal::GetCapturedStderr();
 }
 
-TEST(LastCalls, LastCallsAreReportedWhereTheyHelp) {
+TEST(LastCalls, LastCallsAreReportedIfTheyHelp) {
   const std::string own =
       said_when_rank_0([](Communicator&) { throw std::runtime_error("a file is missing"); });
   EXPECT_EQ(own, "");

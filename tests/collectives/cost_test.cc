@@ -1,4 +1,4 @@
-// Tests predictions against textbook formulas, with round numbers for a machine.
+// Tests predicted costs against textbook formulas, for a machine with round numbers.
 #include "collectives/cost/cost.h"
 
 #include <gmock/gmock.h>
@@ -23,8 +23,8 @@ constexpr double kBeta = 1e-9;
 constexpr double kGamma = 0.25e-9;
 constexpr uint64_t kBytes = 1 << 20;
 
-// Hockney's model: a message takes alpha + n beta; reducing takes n gamma. One slice, one core per
-// rank.
+// Returns the machine of Hockney's model: a message takes alpha + n beta, and reducing takes n
+// gamma. There is one slice, and one core per rank.
 Machine hockney(int ranks) {
   Machine machine;
   machine.model.cores = 1024;
@@ -81,7 +81,8 @@ TEST(Cost, BarrierCostsItsRounds) {
   EXPECT_NEAR(seconds(Collective::barrier, "dissemination", 9, 0, hockney(9)), 4 * kAlpha, 1e-12);
 }
 
-// A chain takes p - 1 hops for the first slice, then one slice per step of a rank in the middle.
+// A chain takes p - 1 hops for the first slice. Each further slice takes the time of a step of a
+// rank in the middle.
 TEST(Cost, ChainCostsItsSlowestLink) {
   constexpr int p = 5;
   constexpr int kSlices = 64;
@@ -94,8 +95,8 @@ TEST(Cost, ChainCostsItsSlowestLink) {
               0.02 * expected);
 }
 
-// Chunks of a call's only slice are separate messages: a rank forwards one before it has all of
-// them.
+// The call has one slice, but its chunks are separate messages. A rank forwards the first chunks
+// before it has received all.
 TEST(Cost, ChainOfSeveralChunksIsAPipeline) {
   constexpr int p = 4;
   const Machine machine = hockney(p);
@@ -110,14 +111,16 @@ TEST(Cost, SharedCoresDoAllOfTheWork) {
   const double alone = seconds(Collective::all_reduce, "two_shot", p, kBytes, machine);
   machine.model.cores = 1;
   const double sharing = seconds(Collective::all_reduce, "two_shot", p, kBytes, machine);
-  const double work = p * 2.0 * (p - 1) / p * kBytes * kBeta / (p - 1);  // each piece once
+  // The work for each piece is counted once.
+  const double work = p * 2.0 * (p - 1) / p * kBytes * kBeta / (p - 1);
   EXPECT_GE(sharing, work);
   EXPECT_GT(sharing, alone);
   machine.model.switch_time = 1e-4;
   EXPECT_GE(seconds(Collective::all_reduce, "two_shot", p, kBytes, machine), sharing + 7e-4);
 }
 
-// Shared memory publishes a message once for all its readers; sockets send it to each.
+// In shared memory, one message is published for all readers. Over sockets, it is sent to each of
+// them.
 TEST(Cost, ManyReadersShareOneMessage) {
   constexpr int p = 9;
   Machine machine = hockney(p);
@@ -129,7 +132,7 @@ TEST(Cost, ManyReadersShareOneMessage) {
   EXPECT_NEAR(sent, kAlpha + (p - 1) * kBytes * kBeta, 1e-9);
 }
 
-// One cache line fills one chunk: the other ranks' chunks are empty and not sent.
+// The data, a cache line, fill one chunk. The chunks of the other ranks are empty and are not sent.
 TEST(Cost, SmallCallsCostOnlyTheChunksThatTheyFill) {
   constexpr int p = 9;
   constexpr uint64_t kLine = 64;
@@ -137,8 +140,8 @@ TEST(Cost, SmallCallsCostOnlyTheChunksThatTheyFill) {
   machine.model.shm.recv = kAlpha;
   const double line = kLine * (kBeta + (p - 1) * kGamma);
   EXPECT_NEAR(seconds(Collective::all_reduce, "two_shot", p, kLine, machine),
-              // To the first rank, which receives the others' inputs one by one, and back from it
-              // to all.
+              // The first rank receives the inputs of the others one by one, and then sends the
+              // result to all.
               (kAlpha + (p - 1) * kAlpha) + (kAlpha + kAlpha) + line + kLine * kBeta, 1e-9);
   EXPECT_EQ(seconds(Collective::all_reduce, "two_shot", p, 0, machine), machine.model.shm.call);
 }
@@ -159,12 +162,12 @@ TEST(Cost, FarLinksAddTheirLatency) {
   machine.model.tcp = machine.model.shm;
   machine.model.tcp.latency = 100 * kAlpha;
   const double near = seconds(Collective::all_reduce, "recursive_doubling", 8, 8, machine);
-  machine.hosts = Hosts::equal(8, 4);  // one of the three rounds leaves the host
+  machine.hosts = Hosts::equal(8, 4);  // in one of the three rounds, messages leave the host
   EXPECT_NEAR(seconds(Collective::all_reduce, "recursive_doubling", 8, 8, machine),
               near + 99 * kAlpha, 1e-9);
 }
 
-// Messages that leave a host are serialized, and so are those that enter it.
+// Messages that leave a host are serialized, and so are messages that enter it.
 TEST(Cost, RanksOfAHostShareItsCard) {
   constexpr double kWire = 10e-9;
   Machine machine = hockney(8);
@@ -173,18 +176,18 @@ TEST(Cost, RanksOfAHostShareItsCard) {
     machine.hosts = Hosts::equal(8, each);
     return predict(plans_of(collective, name, 8), kBytes, DType::f32, machine);
   };
-  // A single rank per host: three rounds of the whole buffer.
+  // With one rank per host, the whole buffer crosses the network in three rounds.
   EXPECT_NEAR(on_hosts_of(Collective::all_reduce, "recursive_doubling", 1).wire, 3 * kBytes * kWire,
               1e-9);
   // Four ranks on each of two hosts send the whole buffer in the last round.
   const Prediction shared = on_hosts_of(Collective::all_reduce, "recursive_doubling", 4);
   EXPECT_NEAR(shared.wire, 4 * kBytes * kWire, 1e-9);
   EXPECT_GE(shared.seconds, shared.wire + 2 * kBytes * kBeta);
-  // In a ring, one rank of each host sends to the next host: 14 messages of an eighth of the
-  // buffer.
+  // In a ring, one rank of each host sends to the next host. It sends 14 messages of an eighth of
+  // the buffer.
   EXPECT_NEAR(on_hosts_of(Collective::all_reduce, "ring", 4).wire, 14 * kBytes / 8 * kWire, 1e-9);
   EXPECT_EQ(on_hosts_of(Collective::all_reduce, "ring", 8).wire, 0);
-  // A root receives from seven others, three of them on its host.
+  // The root receives from seven ranks, three of which are on its host.
   const Prediction gather = on_hosts_of(Collective::gather, "linear", 4);
   EXPECT_NEAR(gather.wire, 4 * kBytes * kWire, 1e-9);
   EXPECT_NEAR(gather.seconds, gather.wire, 1e-4);
@@ -202,8 +205,8 @@ TEST(Cost, MeasuredFabricsAreUsed) {
               by_tcp + 3 * 99 * kAlpha, 1e-9);
 }
 
-// Hosts a b a b ...: of three rounds of recursive doubling only the first one crosses hosts; with
-// hosts a a a a b b b b it is the last one.
+// With hosts a b a b ..., only the first of three rounds of recursive doubling is between hosts;
+// with hosts a a a a b b b b, only the last one.
 TEST(Cost, FarLinksDependOnWhereTheRanksAre) {
   std::vector<Place> cyclic;
   for (int rank = 0; rank < 8; ++rank) cyclic.push_back({.host = rank % 2 == 0 ? "a" : "b"});
@@ -218,13 +221,13 @@ TEST(Cost, FarLinksDependOnWhereTheRanksAre) {
   const double all_far = on(Hosts::equal(8, 1));
   EXPECT_NEAR(on(Hosts::of(cyclic)), one_host + 99 * kAlpha, 1e-9);
   EXPECT_NEAR(all_far, one_host + 3 * 99 * kAlpha, 1e-9);
-  // Six ranks on one host, two on the other: the second and third rounds cross hosts.
+  // Six ranks are on one host, two on the other. The second and the third round are between hosts.
   std::vector<Place> uneven;
   for (int rank = 0; rank < 8; ++rank) uneven.push_back({.host = rank < 6 ? "a" : "b"});
   EXPECT_NEAR(on(Hosts::of(uneven)), one_host + 2 * 99 * kAlpha, 1e-9);
 }
 
-// ---- the numbers
+// ---- parameters
 
 TEST(CostModel, InterpolatesBetweenSizes) {
   LinkCosts link;
@@ -239,7 +242,7 @@ TEST(CostModel, InterpolatesBetweenSizes) {
   EXPECT_LT(middle, 4);
 }
 
-TEST(CostModel, SurvivesItsText) {
+TEST(CostModel, IsEqualAfterBeingWrittenAndRead) {
   CostModel model = CostModel::defaults();
   model.tcp.bytes[2].recv_reduce = 1.0 / 3;
   model.cores = 7;
@@ -251,14 +254,14 @@ TEST(CostModel, SurvivesItsText) {
   EXPECT_EQ(to_json(again), to_json(model));
 }
 
-TEST(CostModel, AFabricThatWasNotMeasuredCostsWhatTcpDoes) {
+TEST(CostModel, AnUnmeasuredFabricCostsWhatTcpCosts) {
   const CostModel model = CostModel::defaults();
   EXPECT_EQ(&model.link(PathClass::ucx), &model.tcp);
   EXPECT_EQ(&model.link(PathClass::ofi), &model.tcp);
   EXPECT_FALSE(fabrics_quicker_than_tcp(model).has_value());
 }
 
-TEST(CostModel, OrdersFabricsByWhatMessagesTake) {
+TEST(CostModel, OrdersFabricsByTheTimeOfMessages) {
   using Fabrics = std::vector<PathClass>;
   CostModel model = CostModel::defaults();
   model.tcp.latency = 1e-3;
@@ -275,7 +278,7 @@ TEST(CostModel, OrdersFabricsByWhatMessagesTake) {
   EXPECT_EQ(fabrics_quicker_than_tcp(model), Fabrics{});
 }
 
-TEST(CostModel, RefusesTextsThatAreNone) {
+TEST(CostModel, RefusesInvalidTexts) {
   const std::string good = to_json(CostModel::defaults());
   for (const std::string& bad : {std::string(), std::string("{}"), good.substr(0, good.size() / 2),
                                  std::string(R"({"format":99})")}) {
@@ -286,7 +289,7 @@ TEST(CostModel, RefusesTextsThatAreNone) {
   EXPECT_THROW(parse_cost_model(negative), Error);
 }
 
-TEST(CostModel, ComesFromTheFileThatTheSettingNames) {
+TEST(CostModel, IsReadFromTheFileNamedInTheSettings) {
   const std::string path = ::testing::TempDir() + "/tutti_cost_model.json";
   CostModel model = CostModel::defaults();
   model.switch_time = 0.5;

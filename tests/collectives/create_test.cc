@@ -1,4 +1,4 @@
-// Tests communicators that only their members create.
+// Tests communicators that are created by calls of their members only.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -38,7 +38,7 @@ class Create : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(All, Create, ::testing::Values("shm", "tcp", "ucx", "ofi"),
                          [](const auto& info) { return info.param; });
 
-// The other ranks make no call of the library meanwhile.
+// The other ranks do not call the library meanwhile.
 TEST_P(Create, NeedsNoMessageFromOthers) {
   std::promise<void> done;
   std::shared_future<void> is_done = done.get_future().share();
@@ -86,7 +86,7 @@ TEST_P(Create, GroupsOverlapAndNest) {
   });
 }
 
-// Messages of create() do not match the callers' own messages.
+// Messages that create() sends do not match messages of the caller.
 TEST_P(Create, LeavesTheCallersMessagesAlone) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator world = Communicator::init(job);
@@ -104,7 +104,7 @@ TEST_P(Create, LeavesTheCallersMessagesAlone) {
   });
 }
 
-TEST_P(Create, MayBeDoneByThreadsAtATime) {
+TEST_P(Create, MayBeCalledByThreadsConcurrently) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator world = Communicator::init(job);
     std::vector<std::jthread> threads;
@@ -119,8 +119,9 @@ TEST_P(Create, MayBeDoneByThreadsAtATime) {
   });
 }
 
-// Rank 1 creates them one after another, so it is late in the one that rank 0 may begin first.
-TEST_P(Create, GroupsOfDifferentMembersMayBeCreatedAtATime) {
+// Rank 1 creates the groups one after another, so that it is late for the group with which rank 0
+// may begin.
+TEST_P(Create, GroupsOfDifferentMembersMayBeCreatedConcurrently) {
   testing::run_ranks(3, [](const Job& job) {
     Communicator world = Communicator::init(job);
     const std::vector<int> all = {0, 1, 2};
@@ -143,8 +144,8 @@ TEST_P(Create, GroupsOfDifferentMembersMayBeCreatedAtATime) {
   });
 }
 
-// A different group cannot be distinguished from one that a thread has yet to create: the call
-// times out and reports what the other rank does.
+// A rank cannot tell a mismatched group from one that another thread is yet to create. The call
+// therefore times out, and reports what the other rank does.
 TEST_P(Create, DifferentMembersTimeOut) {
   settings().set("TUTTI_TIMEOUT", "0.5");
   const auto errors = testing::run_ranks_catching(3, [](const Job& job) {
@@ -160,7 +161,7 @@ TEST_P(Create, DifferentMembersTimeOut) {
       << errors[0]->what();
 }
 
-TEST_P(Create, AnotherOrderIsAnErrorOnAll) {
+TEST_P(Create, AnotherOrderOfMembersIsAnErrorOnAll) {
   const auto errors = testing::run_ranks_catching(3, [](const Job& job) {
     Communicator world = Communicator::init(job);
     if (world.rank() == 0) world.create(std::vector<int>{0, 1});
@@ -173,7 +174,7 @@ TEST_P(Create, AnotherOrderIsAnErrorOnAll) {
   }
 }
 
-TEST(CreateAlone, RefusesWhatIsNoGroup) {
+TEST(CreateAlone, RefusesInvalidGroups) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator world = Communicator::init(job);
     const int other = 1 - world.rank();

@@ -1,8 +1,8 @@
-// Tests the bits of results that depend on the order of operations: canonical algorithms give the
-// canonical tree's bits, rounded once, and algorithms of grade same_bits give equal bits on all
-// ranks.
+// Tests the bits of results that depend on the order of operations. Canonical algorithms must give
+// the bits of the canonical tree, rounded once. Algorithms of grade same_bits must give equal bits
+// on all ranks.
 //
-// The reference follows the definitions (collectives/program/algorithm.h) and does not use the
+// The reference is computed from the definitions (collectives/program/algorithm.h), without the
 // library's kernels.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ namespace {
 using testing::run_ranks;
 using Bytes = std::vector<std::byte>;
 
-// Several kinds of chunks and slices, and a remainder.
+// The count gives chunks and slices of several sizes, and a remainder.
 constexpr uint64_t kCount = 3001;
 
 // ---- elements as numbers
@@ -46,7 +46,7 @@ double load(DType dtype, const std::byte* from) {
   return to_float(dtype, size_of(dtype) == 1 ? get(uint8_t{}) : get(uint16_t{}));
 }
 
-// Rounds to the type.
+// Stores `value` rounded to the type.
 void store(DType dtype, std::byte* to, double value) {
   const auto put = [&](auto converted) { std::memcpy(to, &converted, sizeof(converted)); };
   if (dtype == DType::f64) return put(value);
@@ -56,7 +56,7 @@ void store(DType dtype, std::byte* to, double value) {
   put(static_cast<uint8_t>(from_float(dtype, narrow)));
 }
 
-// Pseudo-random bits.
+// Returns pseudo-random bits.
 uint64_t mix(uint64_t a, uint64_t b) {
   uint64_t x = (a + 1) * 0x9e3779b97f4a7c15 + (b + 1) * 0xd1b54a32d192ed03;
   x = (x ^ x >> 29) * 0xbf58476d1ce4e5b9;
@@ -64,8 +64,8 @@ uint64_t mix(uint64_t a, uint64_t b) {
   return x ^ x >> 31;
 }
 
-// Numbers of both signs and of many magnitudes; in every third element two ranks' numbers cancel,
-// so that anything added to them before is lost.
+// Returns numbers of both signs and of many magnitudes. In every third element, the numbers of two
+// ranks cancel, so that a smaller number that was added to one of them before is lost.
 double draw(DType dtype, int rank, int ranks, uint64_t index) {
   const int largest = size_of(dtype) == 1 ? 4 : dtype == DType::f16 ? 9 : 30;
   if (index % 3 == 0 && ranks > 2) {
@@ -91,7 +91,7 @@ Bytes input_of(DType dtype, int rank, int ranks, uint64_t count) {
 
 // ---- the canonical tree
 
-// Combines ranks begin .. end - 1, split at the largest power of two below their number.
+// Combines ranks begin to end - 1, divided at the largest power of two below their number.
 template <typename T>
 T canonical(const std::function<T(int)>& leaf, const std::function<T(T, T)>& combine, int begin,
             int end) {
@@ -102,14 +102,14 @@ T canonical(const std::function<T(int)>& leaf, const std::function<T(T, T)>& com
                  canonical<T>(leaf, combine, middle, end));
 }
 
-// Addition in the accumulator type.
+// Returns the addition in the accumulator type.
 std::function<double(double, double)> addition(DType dtype) {
   return [dtype](double a, double b) {
     return dtype == DType::f64 ? a + b : static_cast<float>(a) + static_cast<float>(b);
   };
 }
 
-// The sum of the inputs of ranks 0 .. combined - 1, rounded once.
+// Returns the canonical sum of the inputs of ranks 0 to combined - 1, rounded once.
 Bytes canonical_sum(DType dtype, int ranks, int combined, uint64_t first, uint64_t count) {
   const uint64_t size = size_of(dtype);
   Bytes bytes(count * size);
@@ -136,7 +136,7 @@ uint64_t inputs(const Sum& sum, int ranks) {
   return sum.collective == Collective::reduce_scatter ? sum.count * ranks : sum.count;
 }
 
-// Returns this rank's output; empty if it has none.
+// Returns the output of this rank, or an empty array if it has none.
 Bytes run(Communicator& comm, const Sum& sum, const CallOptions& options) {
   const Bytes input = input_of(sum.dtype, comm.rank(), comm.size(), inputs(sum, comm.size()));
   Bytes output(sum.count * size_of(sum.dtype));
@@ -197,7 +197,7 @@ TEST_P(Determinism, CanonicalAlgorithmsGiveTheTreesBits) {
   });
 }
 
-// Results rounded at every hop are also equal on all ranks.
+// Some algorithms round at every hop. Their results, too, must be equal on all ranks.
 TEST_P(Determinism, AllRanksHaveTheSameBits) {
   run_ranks(GetParam(), [](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -216,7 +216,7 @@ TEST_P(Determinism, AllRanksHaveTheSameBits) {
   });
 }
 
-// The tests above rely on inputs that reveal the order.
+// The tests above are meaningful only if the inputs give different bits for different orders.
 TEST(Inputs, DistinguishOrders) {
   for (const int ranks : {3, 5, 8, 16}) {
     run_ranks(ranks, [](const Job& job) {
@@ -265,7 +265,7 @@ TEST_P(Determinism, PremultipliedSumRoundsEachProduct) {
         const std::function<double(int)> leaf = [&](int rank) {
           const double value = draw(dtype, rank, job.size, i);
           if (dtype == DType::f64) return value * factor(rank);
-          // The factor is rounded to float as well.
+          // The factor is rounded to float too.
           return double{static_cast<float>(value) * static_cast<float>(factor(rank))};
         };
         store(dtype, wanted.data() + i * size, canonical(leaf, addition(dtype), 0, job.size));

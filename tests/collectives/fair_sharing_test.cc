@@ -1,4 +1,4 @@
-// Tests that rates of flows are max-min fair and that no link exceeds its capacity.
+// Tests that the rates of flows are max-min fair, and that no link exceeds its capacity.
 #include "collectives/simulate/fair_sharing.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ void settle(FairSharing& sharing) {
   sharing.settle([](Flow) {});
 }
 
-TEST(FairSharing, AFlowAloneHasItsNarrowestLink) {
+TEST(FairSharing, ASingleFlowHasTheRateOfItsNarrowestLink) {
   FairSharing sharing({10, 4, 8});
   const Flow flow = sharing.begin(std::vector{0, 1, 2});
   settle(sharing);
@@ -24,7 +24,7 @@ TEST(FairSharing, AFlowAloneHasItsNarrowestLink) {
   EXPECT_DOUBLE_EQ(sharing.used(0), 4);
 }
 
-TEST(FairSharing, FlowsOfALinkShareItAndGetItBack) {
+TEST(FairSharing, FlowsShareALinkAndGetItsCapacityBack) {
   FairSharing sharing({12});
   std::vector<Flow> flows;
   for (int i = 0; i < 3; ++i) flows.push_back(sharing.begin(std::vector{0}));
@@ -36,9 +36,9 @@ TEST(FairSharing, FlowsOfALinkShareItAndGetItBack) {
   EXPECT_DOUBLE_EQ(sharing.used(0), 12);
 }
 
-TEST(FairSharing, WhatASlowFlowLeavesGoesToTheOthers) {
-  // Bertsekas and Gallager's example: a long flow over both links, another flow on the first link,
-  // and three on the last one.
+TEST(FairSharing, TheCapacityThatASlowFlowLeavesGoesToTheOthers) {
+  // The example of Bertsekas and Gallager: one flow uses both links, another one only the first
+  // link, and three use only the last link.
   FairSharing sharing({10, 10});
   const Flow both = sharing.begin(std::vector{0, 1});
   const Flow first = sharing.begin(std::vector{0});
@@ -75,9 +75,9 @@ TEST(FairSharing, AFlowMayUseALinkTwice) {
   EXPECT_DOUBLE_EQ(sharing.rate(once), 10);
 }
 
-// After each of many changes every flow must have a bottleneck: a full link on which no flow is
-// faster. This is the definition of max-min fairness, and it determines the rates uniquely.
-TEST(FairSharing, EveryFlowHasABottleneckWhateverComesAndGoes) {
+// After each of many changes, every flow must have a bottleneck: a full link on which no flow is
+// faster. This property defines max-min fairness and determines the rates uniquely.
+TEST(FairSharing, EveryFlowHasABottleneckAfterAnyChange) {
   std::mt19937 random(7);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   for (int round = 0; round < 30; ++round) {

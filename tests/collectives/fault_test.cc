@@ -1,6 +1,6 @@
-// Tests a rank that is killed, stalls, or sends a truncated or damaged message, at every message of
-// a ring and of a tree all-reduce: the others fail soon, with an error that names it. Ranks are
-// processes.
+// Tests a rank that is killed, stalls, or sends a truncated or damaged message. The fault occurs at
+// every message of a ring and of a tree all-reduce in turn. The other ranks must fail soon, with an
+// error that names the faulty rank. Ranks are processes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ constexpr int kFaulty = 1;
 struct Outcome {
   pid_t pid = 0;
   int status = 0;
-  std::string text;  // the rank's output: "ok", or its error and who is to blame
+  std::string text;  // output of the rank: "ok", or its error with the rank to blame
 };
 
 std::string read_all(int fd) {
@@ -37,11 +37,11 @@ std::string read_all(int fd) {
   return text;
 }
 
-// Runs a rank in its own process, which writes "ok" or the rank's error to `report`.
+// Runs a rank in this process. Writes "ok" or the error of the rank to the descriptor `report`.
 [[noreturn]] void be_rank(const Job& job, const std::string& transport,
                           const std::string& algorithm, const std::string& fault, int report) {
-  constexpr size_t kLeast = 999;      // staged
-  constexpr size_t kLent = 12 << 10;  // long enough to be lent
+  constexpr size_t kLeast = 999;      // number of elements that are sent through slots
+  constexpr size_t kLent = 12 << 10;  // number of elements that are long enough to be lent
   std::string text = "ok";
   try {
     const bool lends = transport == "lent";
@@ -105,14 +105,14 @@ INSTANTIATE_TEST_SUITE_P(All, Fault,
                                       std::get<2>(info.param));
                          });
 
-// Readers detect damage where two ranks are connected by TCP.
+// Damage is detected by the reader of a TCP connection.
 INSTANTIATE_TEST_SUITE_P(Tcp, Fault,
                          ::testing::Combine(::testing::Values("swap"),
                                             ::testing::Values("ring", "double_binary_tree"),
                                             ::testing::Values("tcp")),
                          [](const auto& info) { return cat("swap_", std::get<1>(info.param)); });
 
-// Deaths are not tested, because UCX 1.13 may terminate the other ranks itself while they connect
+// Kills are not tested here, because UCX 1.13 may terminate other ranks while they connect
 // (transport/README.md). fabric_death_test.cc tests later deaths and stopped ranks.
 INSTANTIATE_TEST_SUITE_P(Ucx, Fault,
                          ::testing::Combine(::testing::Values("truncate"),
@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Ofi, Fault,
                                             ::testing::Values("ring"), ::testing::Values("ofi")),
                          [](const auto& info) { return std::get<0>(info.param); });
 
-TEST_P(Fault, AtEveryMessage) {
+TEST_P(Fault, TheFaultyRankIsNamedAtEveryMessage) {
   const auto& [kind, algorithm, transport] = GetParam();
   const std::string problem = testing::lacks(transport);
   if (!problem.empty()) GTEST_SKIP() << problem;
@@ -132,7 +132,7 @@ TEST_P(Fault, AtEveryMessage) {
   for (int message = 1;; ++message) {
     const std::string fault = cat(kind, ":", kFaulty, ":", message);
     const std::vector<Outcome> outcomes = run_processes(transport, algorithm, fault);
-    // Beyond the last message the fault never occurs.
+    // If the index is beyond the last message, the fault does not occur.
     if (outcomes[kFaulty].text == "ok" && outcomes[kFaulty].status == 0) break;
     ++faults;
     SCOPED_TRACE(fault);
@@ -156,7 +156,7 @@ TEST_P(Fault, AtEveryMessage) {
     }
     EXPECT_GT(failed, 0);
   }
-  // Three calls with at least one message each.
+  // There are three calls with at least one message each.
   EXPECT_GE(faults, 3);
 }
 

@@ -1,5 +1,5 @@
-// Tests all-gather and reduce-scatter: the proved grade of each algorithm, and the rounds and
-// volume stated by its paper.
+// Tests the algorithms for all-gather and reduce-scatter: the proved grade of each, and the rounds
+// and volume stated in its paper.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,8 @@ class GatherAlgorithm : public testing::TestWithParam<const Algorithm*> {
  protected:
   const Algorithm& algorithm() const { return *GetParam(); }
 
-  // All supported group sizes (most algorithms ignore groups).
+  // Returns a shape for each group size that the algorithm supports (most algorithms ignore
+  // groups).
   std::vector<Shape> shapes(int32_t ranks) const {
     std::vector<Shape> shapes;
     for (int32_t group = 1; group <= ranks; ++group) {
@@ -107,8 +108,8 @@ TEST_P(GatherAlgorithm, OneRankOnlyCopies) {
 
 // ---- volume and rounds
 
-// All algorithms have this in common: an all-gather brings every block to every rank once, and a
-// reduce-scatter takes every block from every rank once, as part of some sum.
+// In every all-gather, each block comes to each rank once. In every reduce-scatter, each rank's
+// contribution to each block leaves the rank once, as a part of some sum.
 TEST_P(GatherAlgorithm, MovesTheLeastVolume) {
   const bool gathers = algorithm().collective == Collective::all_gather;
   for (int32_t ranks = 2; ranks <= kMaxRanks; ++ranks) {
@@ -153,7 +154,7 @@ TEST(GatherRounds, AllPairsTakesOne) {
   }
 }
 
-TEST(GatherRounds, RingTakesAsManyAsItHasHops) {
+TEST(GatherRounds, RingTakesOneLessThanRanks) {
   for (int32_t ranks = 2; ranks <= kMaxRanks; ++ranks) {
     EXPECT_EQ(depth_of(all_gather("ring"), {.ranks = ranks}), ranks - 1);
     EXPECT_EQ(depth_of(reduce_scatter("ring"), {.ranks = ranks}), ranks - 1);
@@ -176,7 +177,7 @@ TEST(GatherRounds, NeighbourExchangeTakesHalfAsManyAsRanks) {
 }
 
 // If p is not a power of two, some blocks take fewer hops than there are rounds.
-TEST(GatherRounds, OthersTakeLogarithmicallyMany) {
+TEST(GatherRounds, OtherAlgorithmsTakeLogarithmicallyMany) {
   const std::vector<const Algorithm*> logarithmic = {
       &all_gather("bruck"),         &all_gather("recursive_doubling"),
       &all_gather("pat"),           &reduce_scatter("recursive_halving"),
@@ -216,7 +217,8 @@ TEST(GatherRounds, TakeOneMessageEachInRecursiveHalvingOfAPowerOfTwo) {
 
 // ---- scratch
 
-// Scratch chunks that the program uses; chunks that are only declared cost no memory.
+// Returns the number of scratch chunks that the program uses. Chunks that are declared but not used
+// cost no memory.
 int32_t scratch_touched(const Program& program) {
   std::set<int32_t> chunks;
   for (const Step& step : program.steps) {
@@ -238,7 +240,7 @@ int32_t most_scratch_touched(const Algorithm& algorithm, int32_t ranks) {
   return most;
 }
 
-TEST(GatherScratch, AllGatherNeedsNone) {
+TEST(GatherScratch, AllGatherNeedsNoScratch) {
   for (const Algorithm* algorithm : algorithms_for(Collective::all_gather)) {
     for (int32_t ranks = 1; ranks <= kMaxRanks; ++ranks) {
       if (!algorithm->supports({.ranks = ranks}).empty()) continue;
@@ -249,9 +251,9 @@ TEST(GatherScratch, AllGatherNeedsNone) {
   }
 }
 
-// Scratch holds one partial sum per level of the canonical tree, one per block that passes through,
-// or half of the blocks. If p is not a power of two, recursive halving has one more, for the teams
-// after a rank's own.
+// Scratch holds one partial sum per level of the canonical tree, or one per block that passes
+// through, or half of the blocks. If p is not a power of two, recursive halving has one more, for
+// the teams after the rank's own team.
 TEST(GatherScratch, ReduceScatterHoldsNoMoreThanItsPartialSums) {
   for (int32_t ranks = 2; ranks <= kMaxRanks; ++ranks) {
     const auto most = [&](std::string_view name) {
@@ -272,7 +274,7 @@ TEST(GatherScratch, ReduceScatterHoldsNoMoreThanItsPartialSums) {
 
 // ---- PAT
 
-// Number of blocks that ranks send over each distance.
+// Returns, for each distance, the number of blocks that ranks send over it.
 std::map<int32_t, int32_t> blocks_by_distance(const Algorithm& algorithm, int32_t ranks) {
   const bool gathers = algorithm.collective == Collective::all_gather;
   const std::vector<Program> programs = emit_all(algorithm, {.ranks = ranks});
@@ -285,7 +287,7 @@ std::map<int32_t, int32_t> blocks_by_distance(const Algorithm& algorithm, int32_
   return blocks;
 }
 
-TEST(Pat, SendsLittleFarAwayAndMuchToTheNeighbour) {
+TEST(Pat, SendsFewBlocksFarAndManyToTheNeighbour) {
   for (const Algorithm* pat : {&all_gather("pat"), &reduce_scatter("pat")}) {
     const std::map<int32_t, int32_t> expected = {{32, 1}, {16, 2}, {8, 4},
                                                  {4, 8},  {2, 16}, {1, 32}};
@@ -295,7 +297,7 @@ TEST(Pat, SendsLittleFarAwayAndMuchToTheNeighbour) {
   }
 }
 
-// A rank sends log2 a + p/a - 1 messages of at most `a` blocks.
+// A rank sends log2 a + p/a - 1 messages of at most `a` blocks each.
 TEST(Pat, BoundsTheBlocksInAMessage) {
   for (const Algorithm* pat : {&all_gather("pat"), &reduce_scatter("pat")}) {
     for (const int32_t ranks : {2, 4, 8, 16, 32, 64, 128}) {
@@ -318,7 +320,7 @@ TEST(ReduceScatterCatalogue, OffersACanonicalAlgorithmOfFewRoundsForAnyNumberOfR
   }
 }
 
-// Only inputs travel, so a reduction in float does not increase the volume.
+// Only inputs are sent, so that a reduction in float does not increase the volume.
 TEST(ReduceScatterCatalogue, AllPairsSendsElementsOnly) {
   for (const Program& program : emit_all(reduce_scatter("all_pairs"), {.ranks = 13})) {
     for (const Step& step : program.steps) EXPECT_EQ(step.wire, Wire::element);

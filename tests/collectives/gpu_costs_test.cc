@@ -1,5 +1,5 @@
-// Tests predictions of programs inside kernels: formulas with round numbers for a GPU, and the
-// choices for GPU classes against published measurements.
+// Tests predicted times of programs in kernels: against formulas for a GPU with round numbers, and
+// against published measurements of several classes of GPUs.
 #include "collectives/cost/gpu_costs.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ constexpr double kLatency = 1e-6;
 constexpr uint64_t kSlot = 64 << 10;
 constexpr GpuSlots kSlots = {.simple_bytes = kSlot, .lines_bytes = kSlot};
 
-// Only the blocks' passes over data take time.
+// Returns costs in which only the blocks' passes over data take time.
 GpuCosts of_passes() {
   LinkCosts link;
   link.bytes.fill({.send = kPass, .recv = kPass, .recv_reduce = kPass, .reduce = kPass});
@@ -54,15 +54,15 @@ double seconds(const GpuCosts& costs, int ranks, uint64_t bytes, const std::stri
   return candidate_of(costs, ranks, bytes, name).prediction.seconds;
 }
 
-// A ring's rank sends one chunk and makes one pass over each of the 2 (p - 1) that it receives: all
-// except the last one are forwarded as they arrive.
+// In a ring, a rank sends one chunk, and makes one pass over each of the 2 (p - 1) chunks that it
+// receives. It forwards all of them except the last one as they arrive.
 TEST(GpuCosts, ABlockForwardsInOnePass) {
   constexpr int p = 8;
   const double chunk = kSlot * kPass;
   EXPECT_NEAR(seconds(of_passes(), p, p * kSlot, "ring"), (1 + 2 * (p - 1)) * chunk, 1e-9 * chunk);
 }
 
-TEST(GpuCosts, WhatIsForwardedSavesAStepButNoFence) {
+TEST(GpuCosts, ForwardingSavesAStepButNoFence) {
   constexpr int p = 4;
   GpuCosts costs = of_passes();
   costs.simple.bytes.fill({});
@@ -72,7 +72,8 @@ TEST(GpuCosts, WhatIsForwardedSavesAStepButNoFence) {
               (3 + 2 * (p - 1) + 2 * (2 * (p - 1) - 1)) * kLatency, 1e-12);
 }
 
-// A block does not poll for the next slice's message while the last one's is in flight.
+// A block handles one slice after another: it does not look for the next slice's message while the
+// message of the last one is in flight.
 TEST(GpuCosts, ABlockDoesItsSlicesInTurn) {
   constexpr int kSlices = 16;
   GpuCosts costs = of_passes();
@@ -82,7 +83,7 @@ TEST(GpuCosts, ABlockDoesItsSlicesInTurn) {
               1e-6 * slice);
 }
 
-// Several blocks hide each other's latency until the link is full.
+// Several blocks hide each other's latency, until the link is full.
 TEST(GpuCosts, BlocksShareALink) {
   constexpr int p = 8;
   constexpr uint64_t kBytes = 256 << 20;
@@ -100,7 +101,7 @@ TEST(GpuCosts, BlocksShareALink) {
   EXPECT_GE(full.prediction.seconds, volume * kWire);
   EXPECT_LE(full.prediction.seconds, 1.05 * volume * kWire);
   EXPECT_NEAR(full.prediction.wire, volume * kWire, 0.01 * volume * kWire);
-  // Ten blocks could fill the link, but they also wait; sixty-four gain nothing.
+  // Ten blocks would fill the link if they did not wait. Sixty-four gain nothing.
   EXPECT_GE(full.choice.blocks, 10);
   EXPECT_LE(full.choice.blocks, 32);
 }
@@ -113,7 +114,7 @@ TEST(GpuCosts, TheMemoryIsSharedByAllBlocks) {
   EXPECT_GT(seconds(costs, 8, 64 << 20, "ring"), 5 * quick);
 }
 
-TEST(GpuCosts, OneBlockIsEnoughForWhatIsOneSlice) {
+TEST(GpuCosts, OneBlockSufficesForOneSlice) {
   GpuCosts costs = of_passes();
   costs.blocks = 32;
   for (const uint64_t bytes : {uint64_t{8}, uint64_t{2} << 10}) {
@@ -121,7 +122,7 @@ TEST(GpuCosts, OneBlockIsEnoughForWhatIsOneSlice) {
   }
 }
 
-TEST(GpuPlanner, TakesTheCheapestOfWhatItExplains) {
+TEST(GpuPlanner, ChoosesTheCheapestCandidateThatItExplains) {
   for (const int ranks : {1, 2, 3, 8}) {
     GpuPlanner planner({.ranks = ranks}, gpu_costs(CostModel::defaults(), "h100"));
     for (const Collective collective : kCollectivesWithAlgorithms) {
@@ -138,7 +139,7 @@ TEST(GpuPlanner, TakesTheCheapestOfWhatItExplains) {
   }
 }
 
-TEST(GpuPlanner, KeepsToTheGradeThatIsWanted) {
+TEST(GpuPlanner, KeepsTheRequiredGrade) {
   GpuPlanner planner({.ranks = 8}, gpu_costs(CostModel::defaults(), "h100"));
   for (uint64_t bytes = 8; bytes <= (64 << 20); bytes *= 8) {
     const GpuChoice choice = planner.choose(
@@ -147,7 +148,7 @@ TEST(GpuPlanner, KeepsToTheGradeThatIsWanted) {
   }
 }
 
-TEST(GpuPlanner, SaysWhenThereIsNone) {
+TEST(GpuPlanner, ReportsThatThereIsNoCandidate) {
   GpuPlanner planner({.ranks = 2}, gpu_costs(CostModel::defaults(), "h100"));
   EXPECT_THROW(planner.choose({.collective = Collective::send_recv, .bytes = 8}), Error);
 }
@@ -168,8 +169,8 @@ TEST(GpuCosts, MeasuredCostsReplaceThePublished) {
   EXPECT_NE(gpu_costs(again, "h100").lines.latency, 0.25);
 }
 
-// Seven links of 48 GB/s: an algorithm that sends to all peers at once uses all of them, a ring
-// only one. RCCL reportedly reaches a bus bandwidth of 310 to 330 (AMD, 2025).
+// There are seven links of 48 GB/s. An algorithm that sends to all peers at once uses all of them,
+// a ring only one. RCCL reportedly reaches a bus bandwidth of 310 to 330 GB/s (AMD, 2025).
 TEST(GpuCosts, EachPairOfAMeshHasALink) {
   constexpr uint64_t kBytes = 1 << 30;
   const auto busbw = [&](const GpuCandidate& candidate) {
@@ -195,11 +196,11 @@ TEST(GpuCosts, UnknownClassesAreAnError) {
   }
 }
 
-// ---- against measurements: all-reduces of float32 on eight GPUs.
+// ---- measurements: all-reduces of float32 on eight GPUs
 
 struct Measured {
   const char* gpu;
-  double rate;      // nominal rate of the link in one direction, in 1e9 bytes a second
+  double rate;      // nominal rate of the link in one direction, in 1e9 bytes per second
   double ring;      // bus bandwidth of NCCL's ring for long buffers, relative to `rate`
   double is_about;  // tolerance of the prediction
 };
@@ -208,7 +209,7 @@ constexpr uint64_t kLong = 1 << 30;
 
 class Ladder : public ::testing::TestWithParam<Measured> {
  protected:
-  // Computed once for all tests.
+  // Returns the candidates, which are computed once for all tests.
   static const std::vector<GpuCandidate>& candidates(uint64_t bytes) {
     static std::map<std::pair<std::string, uint64_t>, std::vector<GpuCandidate>> known;
     std::vector<GpuCandidate>& found = known[{GetParam().gpu, bytes}];
@@ -234,19 +235,19 @@ class Ladder : public ::testing::TestWithParam<Measured> {
   }
 };
 
-// The input is a link's maximal bandwidth; the walk computes how much remains after steps, fences,
-// slots and blocks. The tolerance is the spread of measurements for A100 and H100. NCCL itself
-// expects 80% of a B200's link, of which its ring reportedly reached 77.
-TEST_P(Ladder, ARingHasTheBandwidthThatWasMeasured) {
+// The maximum bandwidth of a link is given. The prediction computes how much of it remains after
+// steps, fences, slots and blocks. For A100 and H100, the tolerance is the spread of measurements.
+// For B200, NCCL itself expects 80% of the link, of which its ring reportedly reached 77%.
+TEST_P(Ladder, ARingHasTheMeasuredBandwidth) {
   const Measured& measured = GetParam();
   const double part = busbw(ring(kLong), kLong) / measured.rate;
   EXPECT_NEAR(part, measured.ring, measured.is_about);
   EXPECT_GE(busbw(best(kLong), kLong), busbw(ring(kLong), kLong));
 }
 
-// The buffers are in windows. NCCL's NVLS reaches 480 on H100, from which the link's multicast
-// bandwidth is derived, and 845 on B200, which is predicted from the links. Without a summing
-// switch, the volume is the ring's.
+// The buffers are in windows. NCCL's NVLS reaches 480 GB/s on H100, from which the link's multicast
+// bandwidth is derived, and 845 on B200, which is predicted from the links. Without a switch that
+// sums, the volume is that of the ring.
 TEST_P(Ladder, TheSwitchBeatsTheRingInWindows) {
   const std::map<std::string, double> measured = {{"h100", 480}, {"b200", 845}};
   const GpuCandidate best = in_windows(kLong, Reach::multicast);
@@ -263,7 +264,8 @@ TEST_P(Ladder, TheSwitchBeatsTheRingInWindows) {
   EXPECT_NEAR(rate, known->second, 0.15 * known->second);
 }
 
-// Lending avoids a copy, so it takes no longer; the two walks agree to a tenth.
+// Lending avoids a copy, so that it should take no longer. The two predictions agree within a
+// tenth.
 TEST_P(Ladder, WindowsAreNoLoss) {
   for (uint64_t bytes = 8; bytes <= kLong; bytes *= 64) {
     EXPECT_LE(in_windows(bytes, Reach::windows).prediction.seconds,
@@ -272,16 +274,18 @@ TEST_P(Ladder, WindowsAreNoLoss) {
   }
 }
 
-// Six to seven microseconds on an H100 (MSCCL++, vLLM). Two thirds are the launch, which is
-// assumed; the rest, two latencies and a dozen steps, is walked. Each is known to about a quarter.
+// On an H100, small calls take six to seven microseconds (MSCCL++, vLLM). Two thirds are the
+// launch, which is assumed. The rest, two latencies and a dozen steps, is predicted. Each part is
+// known to about a quarter.
 TEST_P(Ladder, SmallCallsTakeMicroseconds) {
   for (const uint64_t bytes : {8, 64, 1024}) {
     EXPECT_NEAR(best(bytes).prediction.seconds, 6.5e-6, 0.25 * 6.5e-6) << bytes;
   }
 }
 
-// MSCCL++ on eight H100 uses packets (lines) up to 64 KiB. Both protocols cost the same within ten
-// percent from a quarter of that to eight times as much, so a sharper bound cannot be required.
+// On eight H100, MSCCL++ uses packets (lines) up to 64 KiB. From a quarter of this size to eight
+// times this size, both protocols cost the same within ten percent, so that a sharper bound cannot
+// be required.
 TEST_P(Ladder, GoesFromLinesToSlotsNear64KiB) {
   constexpr uint64_t kPackets = 64 << 10;
   bool simple = false;
@@ -298,15 +302,15 @@ TEST_P(Ladder, GoesFromLinesToSlotsNear64KiB) {
   }
 }
 
-// Small calls use algorithms that send everything in few rounds, large calls those with the least
+// Small calls use algorithms that send all data in a few rounds, large calls those with the least
 // volume.
 TEST_P(Ladder, GoesFromFewRoundsToLittleVolume) {
   const double wire = gpu_costs(CostModel::defaults(), GetParam().gpu).simple.wire;
   const double volume = 2.0 * 7 / 8 * static_cast<double>(kLong) * wire;
   EXPECT_NEAR(best(kLong).prediction.wire, volume, 0.01 * volume);
   EXPECT_GT(best(kLong).prediction.wire, 0.95 * best(kLong).prediction.seconds);
-  // Ranks send the whole buffer by lines in one to three rounds, not an eighth of it in each of
-  // two.
+  // Each rank sends the whole buffer by lines, in one to three rounds. It does not send an eighth
+  // of the buffer in each of two rounds.
   const double line = gpu_costs(CostModel::defaults(), GetParam().gpu).lines.wire;
   EXPECT_GE(best(1024).prediction.wire, 3 * 1024 * line);
   EXPECT_LT(candidate_of(candidates(1024), "one_shot", GpuProtocol::lines).prediction.seconds,
@@ -315,7 +319,7 @@ TEST_P(Ladder, GoesFromFewRoundsToLittleVolume) {
             candidate_of(candidates(kLong / 4), "recursive_doubling").prediction.seconds);
 }
 
-TEST_P(Ladder, NeverTakesLessTimeForMore) {
+TEST_P(Ladder, MoreBytesNeverTakeLessTime) {
   double before = 0;
   int32_t blocks = 1;
   for (uint64_t bytes = 8; bytes <= kLong; bytes *= 2) {

@@ -1,4 +1,4 @@
-// Tests groups, prepared calls, handles on calls, and communicators of one rank.
+// Tests groups of calls, prepared calls, handles of calls, and communicators of one rank.
 #include "collectives/group.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ using testing::run_ranks;
 using testing::run_ranks_catching;
 using Values = std::vector<int64_t>;
 
-constexpr size_t kCount = 50'000;  // does not fit into what a connection buffers
+constexpr size_t kCount = 50'000;  // more than a connection can buffer
 
 class Group : public ::testing::TestWithParam<std::string> {
  protected:
@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(Both, Group, ::testing::Values("shm", "tcp"),
 
 int64_t value_of(int from, int to) { return 100 * from + to; }
 
-// The data that a rank exchanges with every other rank.
+// The data that a rank sends to, and receives from, every other rank.
 struct Exchange {
   explicit Exchange(const Communicator& comm) {
     for (int peer = 0; peer < comm.size(); ++peer) {
@@ -62,7 +62,7 @@ std::vector<int> others(const Communicator& comm) {
   return peers;
 }
 
-TEST_P(Group, AllSendsComeFirst) {
+TEST_P(Group, AllSendsMayComeFirst) {
   run_ranks(5, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     Exchange exchange(comm);
@@ -74,7 +74,7 @@ TEST_P(Group, AllSendsComeFirst) {
   });
 }
 
-TEST_P(Group, EachRankHasAnOrderOfItsOwn) {
+TEST_P(Group, EachRankMayHaveItsOwnOrder) {
   run_ranks(4, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     Exchange exchange(comm);
@@ -156,14 +156,14 @@ TEST_P(Group, ACallThatIsRefusedHarmsNoOther) {
   });
 }
 
-// An error is thrown at the group's end (or by a call, if known by then), after the other calls
-// have completed.
+// An error is thrown at the end of the group, or by a call if it is known then. The other calls
+// complete before.
 TEST_P(Group, FailsAtItsEnd) {
   std::barrier all(3);
   const auto errors = run_ranks_catching(3, [&](const Job& job) {
     Communicator comm = Communicator::init(job);
     Communicator other = comm.duplicate();
-    all.arrive_and_wait();  // an abort of `comm` would end the creation of `other`
+    all.arrive_and_wait();  // because an abort of `comm` would end the creation of `other`
     Values values(kCount, 1);
     Values good(kCount, 1);
     std::exception_ptr failure;
@@ -182,7 +182,7 @@ TEST_P(Group, FailsAtItsEnd) {
     attempt(group_end);
     EXPECT_EQ(good, Values(kCount, 3));
     EXPECT_THROW(group_end(), Error) << "the group is over";
-    all.arrive_and_wait();  // before anybody gives up its communicators
+    all.arrive_and_wait();  // all ranks keep their communicators until here
     if (failure) std::rethrow_exception(failure);
   });
   for (const auto& error : errors) {
@@ -207,7 +207,7 @@ TEST_P(Group, BelongsToAThread) {
     group_begin();
     std::jthread([&] {
       Values values(3, 1);
-      comm.all_reduce(std::span(values));  // blocks: it is in no group
+      comm.all_reduce(std::span(values));  // blocks, because this thread has no group
       EXPECT_EQ(values, Values(3, 2));
     }).join();
     group_end();
@@ -279,7 +279,7 @@ TEST_P(Group, PreparedCallsDoNotKeepTheCommunicator) {
   EXPECT_THROW(Prepared().run(), Error);
 }
 
-TEST_P(Group, HandlesOnCalls) {
+TEST_P(Group, HandlesReferToCalls) {
   run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     int64_t value = 7;
@@ -326,7 +326,7 @@ TEST_P(Group, AbortOfACallReachesEveryRank) {
   }
 }
 
-// Every collective is a copy of the only block, without waiting.
+// With one rank, every collective copies the only block, without waiting.
 TEST(Alone, EveryCollectiveIsACopy) {
   Communicator comm = Communicator::init(Job{});
   EXPECT_EQ(comm.transport(), "none");
@@ -361,7 +361,7 @@ TEST(Alone, EveryCollectiveIsACopy) {
     EXPECT_EQ(output, values) << name(request.collective) << (request.uneven ? "v" : "");
   }
   output.assign(5, -1);
-  comm.exscan(input, out);  // the first rank's output is not changed
+  comm.exscan(input, out);  // the output of the first rank is not changed
   EXPECT_EQ(output, Values(5, -1));
   comm.all_reduce(input, out, Reduction::premul_sum(-2));
   EXPECT_EQ(output, (Values{-6, -2, -8, -2, -10}));
@@ -380,7 +380,7 @@ TEST(Alone, PartsOfLargerCommunicatorsMayHaveOneRank) {
   });
 }
 
-// An exception must not leave the thread inside the group.
+// After an exception, the thread must not be in the group any more.
 TEST(GroupAlone, EndsWithItsScope) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -392,7 +392,7 @@ TEST(GroupAlone, EndsWithItsScope) {
     } catch (const Error&) {
     }
     EXPECT_THROW(group_end(), Error);
-    comm.barrier();  // blocks, and so comes after the all_reduce
+    comm.barrier();  // blocks until it is complete, and runs after the all_reduce
     EXPECT_EQ(values, (std::vector<int32_t>{2, 4, 6}));
   });
 }

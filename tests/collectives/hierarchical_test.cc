@@ -1,4 +1,4 @@
-// Tests all-reduce composed of three algorithms of the catalogue.
+// Tests the all-reduce that consists of three other algorithms of the catalogue.
 #include "collectives/algorithms/hierarchical.h"
 
 #include <gmock/gmock.h>
@@ -29,15 +29,16 @@ Algorithm canonical_reduce_scatter() {
   return require_algorithm(Collective::reduce_scatter, "all_pairs");
 }
 
-// Returns the canonical reduce-scatter with a lower grade, so that sums are rounded after the first
-// phase.
+// Returns the canonical reduce-scatter, but with a lower grade, so that sums are rounded after the
+// first phase.
 Algorithm rounding_reduce_scatter() {
   Algorithm algorithm = canonical_reduce_scatter();
   algorithm.grade = Grade::same_bits;
   return algorithm;
 }
 
-// Returns the lowest grade over all supported numbers of ranks and groups, and their number.
+// Returns the lowest grade over all supported numbers of ranks and groups. `shapes` receives the
+// number of these shapes.
 Grade lowest_grade(const Algorithm& algorithm, int32_t max_ranks, int32_t& shapes) {
   Grade lowest = Grade::canonical;
   for (int32_t ranks = 1; ranks <= max_ranks; ++ranks) {
@@ -144,7 +145,7 @@ TEST(Hierarchical, DeclaresItsLimitsExactly) {
   }
 }
 
-TEST(Hierarchical, SaysWhereItDoesNotRun) {
+TEST(Hierarchical, NamesTheLimitsOfAnAlgorithm) {
   const Algorithm of_rings =
       compose_hierarchical(rounding_reduce_scatter(), all_reduce("ring"), all_gather("ring"));
   for (const Shape& shape : {Shape{.ranks = 1}, Shape{.ranks = 8, .layout = Layout::equal(8, 1)},
@@ -163,7 +164,7 @@ TEST(Hierarchical, SaysWhereItDoesNotRun) {
                              testing::HasSubstr("even number")));
 }
 
-TEST(Hierarchical, TakesEachKindInItsPlace) {
+TEST(Hierarchical, TakesEachKindOfAlgorithmInItsPlace) {
   EXPECT_THROW(compose_hierarchical(all_gather("ring"), all_reduce("ring"), all_gather("ring")),
                Error);
   EXPECT_THROW(compose_hierarchical(canonical_reduce_scatter(), canonical_reduce_scatter(),
@@ -171,7 +172,7 @@ TEST(Hierarchical, TakesEachKindInItsPlace) {
                Error);
 }
 
-TEST(Hierarchical, NamesFindIt) {
+TEST(Hierarchical, IsFoundByItsName) {
   constexpr std::string_view kName = "hierarchical(ring,circulant,ring)";
   EXPECT_EQ(find_algorithm(Collective::all_reduce, kName), nullptr);
   const Algorithm* composed = parse_hierarchical(kName);

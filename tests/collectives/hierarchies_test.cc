@@ -1,5 +1,5 @@
-// Tests the hierarchical programs of all collectives except all_reduce: traffic between groups,
-// over groups of any sizes, also nested.
+// Tests the hierarchical programs of all collectives except all_reduce, over groups of any sizes
+// and over nested groups, and their traffic between groups.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(Catalogue, Hierarchies, testing::ValuesIn(algorithms())
                                   test.param->name;
                          });
 
-// Racks of hosts of nodes of caches, of random sizes, with up to 64 ranks.
+// Returns places of up to 64 ranks: racks of hosts of nodes of caches, of random sizes.
 std::vector<Place> random_places(std::mt19937& random) {
   const auto up_to = [&](int most) {
     return 1 + static_cast<int>(random() % static_cast<uint32_t>(most));
@@ -68,13 +68,14 @@ std::vector<Shape> random_shapes(int count) {
   while (static_cast<int>(shapes.size()) < count) {
     const std::vector<Place> places = random_places(random);
     const Layout layout = Layout::of(places);
-    if (layout.of_hosts().levels() == 0) continue;  // one rank on each host
+    if (layout.of_hosts().levels() == 0) continue;  // skips layouts with one rank on each host
     shapes.push_back({.ranks = static_cast<int32_t>(places.size()), .layout = layout});
   }
   return shapes;
 }
 
-// All divisions into consecutive groups, except a single group and groups of one.
+// Returns all divisions of the ranks into consecutive groups, except a single group and groups of
+// one rank.
 std::vector<Shape> all_groupings(int ranks) {
   std::vector<Shape> shapes;
   for (uint32_t cuts = 1; cuts + 1 < 1U << (ranks - 1); ++cuts) {
@@ -91,7 +92,7 @@ std::vector<Shape> all_groupings(int ranks) {
   return shapes;
 }
 
-// A message: source, destination, number of chunks.
+// A message of `chunks` chunks.
 struct Message {
   int32_t from;
   int32_t to;
@@ -114,7 +115,8 @@ struct Traffic {
   int32_t chunks = 0;
 };
 
-// Returns the traffic from a group of a level to group `to`, or to all other groups if `to` is -1.
+// Returns the traffic from group `from` of a level to group `to`, or to all other groups if `to` is
+// -1.
 Traffic between(const std::vector<Message>& messages, const Layout& layout, int level, int from,
                 int to) {
   Traffic sum;
@@ -266,7 +268,8 @@ TEST(AllToAllLeaders, SendsOneMessageToEachOtherHost) {
   }
 }
 
-// The numbers of hosts that the ranks of a host lead for differ by at most one.
+// Among the ranks of a host, the numbers of hosts for which a rank is the leader differ by at most
+// one.
 TEST(AllToAllLeaders, SharesTheOtherHostsAmongTheRanks) {
   const Algorithm& algorithm = require_algorithm(Collective::all_to_all, "hierarchical_leaders");
   const Shape shape{.ranks = 64, .layout = Layout::equal(64, 4)};
@@ -281,7 +284,8 @@ TEST(AllToAllLeaders, SharesTheOtherHostsAmongTheRanks) {
   }
 }
 
-// Groups of equal size: all ranks behave alike, in one round per level and one inside.
+// In groups of equal size, all ranks have the same number of rounds: one per level, and one inside
+// the innermost group.
 TEST_P(Hierarchies, TakesOneRoundForEachLevel) {
   if (has_root(algorithm().collective) || algorithm().name == "hierarchical_leaders") return;
   for (const auto& [ranks, group] : {std::pair{6, 2}, {6, 3}, {16, 4}, {24, 8}}) {
@@ -291,7 +295,7 @@ TEST_P(Hierarchies, TakesOneRoundForEachLevel) {
       EXPECT_EQ(messages_sent(program), group - 1 + ranks / group - 1);
     }
   }
-  std::vector<Place> places;  // 3 hosts of 2 nodes of 2 caches of 2
+  std::vector<Place> places;  // 3 hosts of 2 nodes of 2 caches of 2 ranks
   for (int rank = 0; rank < 24; ++rank) {
     places.push_back(
         {std::to_string(rank / 8), {.numa_node = rank / 4 % 2, .cache = rank / 2 % 4}});
@@ -305,7 +309,8 @@ TEST_P(Hierarchies, TakesOneRoundForEachLevel) {
   }
 }
 
-// Longest chain of messages between hosts, where each rank receives one message.
+// Returns the length of the longest chain of messages between hosts. Each rank receives at most one
+// message.
 int32_t rounds_between_hosts(const std::vector<Message>& messages, const Shape& shape) {
   std::vector<const Message*> into(static_cast<size_t>(shape.ranks));
   for (const Message& message : messages) into[static_cast<size_t>(message.to)] = &message;
@@ -355,8 +360,9 @@ TEST(HierarchicalTrees, EnterEachGroupOnce) {
   }
 }
 
-// Motivation for these trees: groups of two, four, eight ranks straddle hosts of six.
-TEST(HierarchicalTrees, SendLessBetweenHostsThanBinomialOnes) {
+// In a binomial tree, groups of two, four or eight ranks straddle the hosts of six, which is why
+// these trees exist.
+TEST(HierarchicalTrees, SendLessBetweenHostsThanBinomialTrees) {
   const Shape shape{.ranks = 48, .root = 7, .layout = Layout::equal(48, 6)};
   const auto crossing = [&](std::string_view name) {
     const Algorithm& algorithm = require_algorithm(Collective::broadcast, name);

@@ -1,5 +1,5 @@
-// Tests programs over layouts: in another order than the ranks', in uneven groups, in nested
-// groups.
+// Tests programs over layouts whose order differs from that of the ranks, over uneven groups, and
+// over nested groups.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ Layout on_hosts(const std::string& hosts) {
   return Layout::of(places);
 }
 
-// Returns the number of proved shapes.
+// Expects the programs to have their grades. Returns the number of shapes that were proved.
 int expect_grades(const Algorithm& algorithm, int32_t ranks, const Layout& layout) {
   int proved = 0;
   for (int32_t root = 0; root < (has_root(algorithm.collective) ? ranks : 1); ++root) {
@@ -80,7 +80,7 @@ std::set<int32_t> peers_of(const Program& program) {
   return peers;
 }
 
-// Programs generated for a machine's ranks are not permuted.
+// A program that was generated for the ranks of a machine must not be permuted.
 TEST(Layouts, LeaveProgramsOfGivenRanksAlone) {
   Algorithm ring = require_algorithm(Collective::all_gather, "ring");
   ring.over_positions = false;
@@ -96,7 +96,8 @@ TEST(Layouts, LeaveProgramsOfGivenRanksAlone) {
   EXPECT_THAT(peers_of(moved), ::testing::ElementsAre(2, 3)) << "ranks 0 2 1 3 in a ring";
 }
 
-// Number of messages between hosts: a ring in rank order makes all messages cross hosts.
+// Counts the ranks that send to another host. In rank order, all messages of the ring would leave a
+// host.
 TEST(Layouts, RingsLeaveAHostOnce) {
   const std::string hosts = "abcabcabc";
   const auto crossing = [&](const Layout& layout) {
@@ -116,7 +117,7 @@ TEST(Layouts, RingsLeaveAHostOnce) {
   EXPECT_EQ(crossing(on_hosts(hosts)), 3);
 }
 
-// All divisions into consecutive groups.
+// Returns all divisions of the ranks into consecutive groups.
 std::vector<std::vector<int>> compositions(int ranks) {
   std::vector<std::vector<int>> all;
   for (uint32_t cuts = 0; cuts < 1U << (ranks - 1); ++cuts) {
@@ -150,8 +151,9 @@ TEST(Layouts, HierarchicalRunsOverGroupsOfAnySizes) {
   }
 }
 
-// A rank of a larger group sends its input to one other rank and receives the result from it.
-TEST(Layouts, RanksThatTakeNoPartSendTheirInputOnce) {
+// A rank that has no counterpart in the smaller group sends its input to one other rank, and
+// receives the result from it.
+TEST(Layouts, RanksWithoutACounterpartSendTheirInputOnce) {
   const Algorithm& algorithm = require_algorithm(Collective::all_reduce, "hierarchical");
   const Shape shape{.ranks = 7, .rank = 6, .layout = Layout::of_sizes(std::vector{2, 5})};
   const Program program = program_of(algorithm, shape);
@@ -170,7 +172,7 @@ TEST(Layouts, RanksThatTakeNoPartSendTheirInputOnce) {
   EXPECT_EQ(received, program.output_chunks);
 }
 
-// Hosts of nodes of caches, of random sizes.
+// Ranks are on hosts of nodes of caches, of random sizes.
 TEST(Layouts, HierarchicalRunsOverGroupsOfGroups) {
   std::mt19937 random(11);
   const Algorithm& all_levels = require_algorithm(Collective::all_reduce, "hierarchical");
@@ -205,7 +207,7 @@ TEST(Layouts, HierarchicalRunsOverGroupsOfGroups) {
   EXPECT_GT(of_two, 20);
 }
 
-// Only one rank of each cache sends its part of the host's sum to other hosts.
+// Of each cache, only one rank sends its part of the host's sum to other hosts.
 TEST(Layouts, InnerLevelsKeepBytesWithinAHost) {
   std::vector<Place> places;
   for (int rank = 0; rank < 16; ++rank) {
@@ -248,7 +250,7 @@ std::vector<int32_t> sum_of(int ranks, size_t count) {
   return sum;
 }
 
-// Runs every collective with every supported algorithm, from every root.
+// Runs every collective with every algorithm that supports it, from every root.
 void run_all(Communicator& comm, const Layout& layout) {
   const int ranks = comm.size();
   const auto p = static_cast<size_t>(ranks);
@@ -330,7 +332,8 @@ TEST(Layouts, GiveEveryCollectiveItsResults) {
   }
 }
 
-// Deterministic calls and non-commutative operators use the ranks' numbers.
+// Deterministic calls and non-commutative operators combine in the order of ranks, not in that of
+// the layout.
 TEST(Layouts, DoNotChangeDeterministicBits) {
   constexpr int kRanks = 6;
   std::vector<std::vector<float>> results(2);

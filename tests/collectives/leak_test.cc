@@ -1,4 +1,4 @@
-// Tests that descriptors, threads and mappings are released with a communicator.
+// Tests that descriptors, threads and mappings are released when a communicator is destroyed.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -40,7 +40,7 @@ TEST_P(Leaks, ThousandCommunicators) {
   };
   run(1);
   const size_t descriptors = testing::open_descriptors();
-  const size_t threads = testing::running_threads();  // the sanitizers have one of their own
+  const size_t threads = testing::running_threads();  // sanitizers have a thread of their own
   run(1000);
   if (fabric::Provider::drivers_kept() > 0) {
     GTEST_SKIP() << "a connection broke while the other rank left, so the driver stays for good";

@@ -1,5 +1,6 @@
-// Tests buffers that others read in place, in calls that fail: the caller owns them again as soon
-// as the call has ended, and a rank that is still reading does not use what it finds there.
+// Tests buffers that other ranks read in place, in calls that fail. The caller may reuse its
+// buffers as soon as the call has ended. A rank that is still reading must not use what it reads
+// afterwards.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -26,7 +27,7 @@ namespace {
 
 constexpr size_t kCount = 4096;
 
-// A one-time signal between ranks, which may be threads or processes.
+// A signal that is given once, between ranks that are threads or processes.
 class Signal {
  public:
   Signal() {
@@ -49,7 +50,7 @@ class Signal {
 };
 
 struct Signals {
-  Signal reads;        // the reader has begun to read, or may begin
+  Signal reads;        // the reader is reading, or may begin to read
   Signal overwritten;  // the owner has overwritten its buffer
   Signal read;         // the reader has read the whole buffer
 };
@@ -68,8 +69,8 @@ Reduction sum_that_first(std::function<void()> begin) {
   return Reduction::user(std::make_shared<const UserOp>(UserOp{.combine = add}));
 }
 
-// Rank 0 lends its input to rank 1, which stops after the first element. Meanwhile rank 0 gives up
-// and reuses the buffer.
+// Rank 0 lends its input to rank 1, which stops after it has read the first element. Meanwhile rank
+// 0 gives up, and overwrites the buffer.
 void be_owner(Communicator& comm, const Signals& signals) {
   const Memory<float> values = comm.allocate<float>(kCount);
   const std::span<float> input(values.get(), kCount);
@@ -104,7 +105,7 @@ End be_reader(Communicator& comm, const Signals& signals) {
   return end;
 }
 
-TEST(LendingAbort, AReaderOfWhatWasTakenAwayDoesNotSucceed) {
+TEST(LendingAbort, AReaderOfAnOverwrittenLoanFails) {
   const Signals signals;
   testing::run_ranks(2, [&](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -113,7 +114,7 @@ TEST(LendingAbort, AReaderOfWhatWasTakenAwayDoesNotSucceed) {
   });
 }
 
-TEST(LendingAbort, AReaderInAnotherProcessDoesNotSucceedEither) {
+TEST(LendingAbort, AReaderInAnotherProcessFailsToo) {
   const Signals signals;
   testing::LocalRendezvous rendezvous;
   const Job reader = rendezvous.job(1, 2);
@@ -138,7 +139,7 @@ TEST(LendingAbort, AReaderInAnotherProcessDoesNotSucceedEither) {
   EXPECT_EQ(WEXITSTATUS(status), static_cast<int>(End::error));
 }
 
-// Starts a rank as a separate process.
+// Starts a rank as a separate process. Returns its process ID.
 pid_t start_rank(testing::LocalRendezvous& rendezvous, int rank, int ranks,
                  const std::function<bool(Communicator&)>& body) {
   const Job job = rendezvous.job(rank, ranks);
@@ -162,8 +163,8 @@ void expect_success(pid_t pid) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-// A loan can be read while its owner is stopped, also by a rank that has never read any of that
-// rank's memory.
+// While its owner is stopped, a loan can be read, even by a rank that has not read any memory of
+// this owner before.
 TEST(Lending, AReaderNeedsNothingFromAStoppedOwner) {
   const Signals signals;
   testing::LocalRendezvous rendezvous;
@@ -202,7 +203,7 @@ TEST(Lending, AReaderNeedsNothingFromAStoppedOwner) {
   expect_success(reader);
 }
 
-// With too little address space to map others' loans, calls are slower but correct.
+// If there is too little address space to map loans of other ranks, calls are slower but correct.
 TEST(Lending, MessagesAreCopiedIfAddressesRunOut) {
   constexpr size_t kMuch = 256 << 20;
   constexpr size_t kLeft = 64 << 20;

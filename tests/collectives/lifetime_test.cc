@@ -1,4 +1,4 @@
-// Tests calls and handles whose communicator is destroyed.
+// Tests calls and handles after their communicator was destroyed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,8 +37,9 @@ void expect_abandoned(Work& work) {
   EXPECT_THROW(work.test(), Error);
 }
 
-// Rank 0 destroys `begin`'s communicator while the call is in flight; rank 1 then does its part.
-// The buffer, whose memory could have been reused by then, must not be modified.
+// Rank 0 destroys the communicator while the call that `begin` has made is in flight. Then rank 1
+// runs `other_part`. The buffer of rank 0, whose memory could have been reused, must not be
+// modified.
 void expect_untouched(const std::function<Work(Communicator&, std::span<int32_t>)>& begin,
                       const std::function<Work(Communicator&, std::span<int32_t>)>& other_part) {
   testing::run_ranks(2, [&](const Job& job) {
@@ -57,7 +58,7 @@ void expect_untouched(const std::function<Work(Communicator&, std::span<int32_t>
       Work work;
       try {
         work = other_part(short_lived, values);
-      } catch (const Error&) {  // the rank may already know that rank 0 has left
+      } catch (const Error&) {  // rank 1 may already have noticed that rank 0 has left
       }
       for (int turn = 0; turn < 100; ++turn) {
         work.poll();
@@ -85,7 +86,7 @@ TEST_P(Lifetime, ACollectiveInFlightIsAbandoned) {
   expect_untouched(all_reduce, all_reduce);
 }
 
-TEST_P(Lifetime, APreparedCallInFlightIsAbandonedAndStartsNoMore) {
+TEST_P(Lifetime, APreparedCallInFlightIsAbandonedAndCannotBeStarted) {
   std::optional<Prepared> prepared;
   const auto start = [&](Communicator& comm, std::span<int32_t> values) {
     if (comm.rank() == 1) return comm.send_async(const_buffer_of<int32_t>(values), 0);
@@ -151,7 +152,7 @@ TEST_P(Lifetime, CallbacksReceiveTheError) {
   });
 }
 
-TEST_P(Lifetime, WhatIsCompleteStaysSo) {
+TEST_P(Lifetime, CompleteCallsStayComplete) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator world = Communicator::init(job);
     std::vector<int32_t> in(2, 0);

@@ -1,5 +1,5 @@
-// Tests point-to-point messages longer than a transport's slots: whole if the reader can access the
-// sender's buffer, otherwise in slices, in any order.
+// Tests point-to-point messages that are longer than the slots of a transport. They are read as a
+// whole if the reader can access the sender's buffer, and sent in slices otherwise, in any order.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -32,8 +32,8 @@ bool is_filled(std::span<const int32_t> values, int message) {
   return true;
 }
 
-// The sender starts its messages and makes no progress until all have been received: a test that
-// needs the sender's help never ends.
+// The sender starts its messages, and makes no progress until the receiver has received all. If
+// messages needed the sender's help, the test would never end.
 void expect_received_without_the_sender(Communicator& comm, std::span<const std::span<int32_t>> out,
                                         std::promise<void>& received) {
   if (comm.rank() == 0) {
@@ -64,8 +64,8 @@ TEST(LongMessages, LibraryMemoryNeedsNoHelpOfTheSender) {
   });
 }
 
-// With many ranks, slots are so small that a message needs more slices than there are slots before
-// it is long enough to be lent. Each rank sends to the next one.
+// With many ranks, slots are small: even a message that is too short to be lent needs more slices
+// than there are slots. Each rank sends to the next one.
 TEST(LongMessages, LibraryMemoryFitsTheSlotsOfManyRanks) {
   for (const int ranks : {2, 8, 20, 30}) {
     testing::run_ranks(ranks, [&](const Job& job) {
@@ -91,14 +91,14 @@ TEST(LongMessages, LibraryMemoryFitsTheSlotsOfManyRanks) {
   }
 }
 
-TEST(LongMessages, UnalignedRegisteredMemoryNeedsNoHelpEither) {
+TEST(LongMessages, UnalignedRegisteredMemoryNeedsNoHelpOfTheSender) {
   std::promise<void> received;
   testing::run_ranks(2, [&](const Job& job) {
     Communicator comm = Communicator::init(job);
     std::vector<int32_t> memory(kLong);
     const Registration registration =
         comm.register_memory(memory.data(), memory.size() * sizeof(int32_t));
-    // The message's first and last pages are incomplete.
+    // The first and the last page of the message are incomplete.
     const std::span<int32_t> out[] = {std::span(memory).subspan(2049, kLong - 5000)};
     expect_received_without_the_sender(comm, out, received);
   });
@@ -113,8 +113,8 @@ class LongMessagesOver : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Both, LongMessagesOver, ::testing::Values("shm", "tcp"),
                          [](const auto& info) { return info.param; });
 
-// Every second message is from memory that the reader can access; the receiver's memory is of
-// either kind.
+// Every second message is sent from memory that the reader can access. The receiver's buffers are
+// of either kind.
 TEST_P(LongMessagesOver, KeepTheirOrderWhateverTheirMemory) {
   const std::vector<size_t> counts = {1, kLong, 3 * 4096 - 1, 0, 70'000, 4096, 200'001, kLong, 16};
   testing::run_ranks(3, [&](const Job& job) {
@@ -164,8 +164,8 @@ TEST_P(LongMessagesOver, WrongSizesAreRefused) {
   }
 }
 
-// The registration still claims that others can read this memory, where they would find the old
-// contents.
+// The address range is still registered as readable by others, but they would find the old contents
+// there.
 TEST(LongMessages, NewMappingsAtFreedRegisteredAddressesArriveIntact) {
   testing::run_ranks(2, [&](const Job& job) {
     constexpr size_t kBytes = kLong * sizeof(int32_t);
@@ -189,7 +189,7 @@ TEST(LongMessages, NewMappingsAtFreedRegisteredAddressesArriveIntact) {
     const Registration registration = comm.register_memory(memory.data(), kBytes);
     fill(memory, 1);
     comm.send(std::span<const int32_t>(memory), 1);
-    const std::span<int32_t> next = map(memory.data());  // in its place
+    const std::span<int32_t> next = map(memory.data());  // at the same addresses
     fill(next, 2);
     comm.send(std::span<const int32_t>(next), 1);
     const Registration again = comm.register_memory(next.data(), kBytes);

@@ -1,4 +1,4 @@
-// Tests aborts while a communicator is being made.
+// Tests aborts while a communicator is being created.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -23,17 +23,17 @@ constexpr int kTrials = 60;
 
 using Make = std::function<Communicator(Communicator&)>;
 
-// One rank aborts the communicator at any point during the creation of another one: all ranks
-// report the abort, and none is blamed for being missing, which would be Error(timeout) after five
-// seconds.
+// One rank aborts the communicator at a random point while another one is being created. All ranks
+// must report the abort. None may be reported as missing, which would be an Error(timeout) after
+// five seconds.
 void expect_aborted_or_made(const Make& make) {
   settings().set("TUTTI_TIMEOUT", "5");
   testing::run_ranks(kRanks, [&](const Job& job) {
     Communicator world = Communicator::init(job);
-    std::mt19937 random(5);  // alike on all ranks
+    std::mt19937 random(5);  // the same numbers on all ranks
     for (int trial = 0; trial < kTrials; ++trial) {
       Communicator parent = world.duplicate();
-      world.barrier();  // all have it
+      world.barrier();  // all ranks have the new communicator
       const bool aborts = static_cast<int>(random() % kRanks) == world.rank();
       const std::chrono::microseconds delay(random() % 600);
       std::jthread killer;
@@ -66,7 +66,7 @@ TEST(Making, AnAbortEndsCreateOnAllRanks) {
   });
 }
 
-// A rank that already has the new communicator learns that another rank will not be in it.
+// A rank that already has the new communicator is notified if another rank cannot create it.
 TEST(Making, ARankThatHasItNoticesThatAnotherHasNot) {
   settings().set("TUTTI_TIMEOUT", "5");
   testing::run_ranks(kRanks, [&](const Job& job) {

@@ -1,4 +1,5 @@
-// Tests means (ReduceOp::avg): finite if the values are, and otherwise the divided sum.
+// Tests means (ReduceOp::avg). They must be finite if the values are finite; otherwise they must be
+// the divided sum.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -50,7 +51,8 @@ std::vector<const Algorithm*> algorithms_on(Collective collective, int ranks) {
   return found;
 }
 
-// Number of ranks whose inputs the result combines; 0: no result.
+// Returns the number of ranks whose inputs the result on this rank combines; 0 if there is no
+// result.
 int combined_on(Collective collective, const Communicator& comm) {
   switch (collective) {
     case Collective::scan:
@@ -101,7 +103,7 @@ void for_each_algorithm(Communicator& comm, Body&& body) {
   }
 }
 
-// Expects the mean of the largest finite value on all ranks to be that value.
+// All inputs are the largest finite value. Expects the mean to be the same value.
 void expect_largest(Communicator& comm, const Algorithm& algorithm, DType dtype) {
   const uint64_t count = input_count(algorithm.collective, comm);
   for (const double sign : {1.0, -1.0}) {
@@ -123,7 +125,7 @@ TEST(Means, MeanOfTwoLargestValuesIsFinite) {
 
 class MeansOn : public ::testing::TestWithParam<int> {};
 
-// Sums stay in accumulators, which hold any sum of f16 and of 8-bit floats.
+// Sums are kept in accumulators, which can hold any sum of f16 or of 8-bit floats.
 TEST_P(MeansOn, TheLargestOfNarrowTypesByCanonicalAlgorithms) {
   run_ranks(GetParam(), [](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -136,7 +138,7 @@ TEST_P(MeansOn, TheLargestOfNarrowTypesByCanonicalAlgorithms) {
   });
 }
 
-// All canonical algorithms give the bits of the canonical sum, divided and rounded once.
+// All canonical algorithms must give the bits of the canonical sum, divided and rounded once.
 TEST_P(MeansOn, RoundsMeansOnce) {
   run_ranks(GetParam(), [](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -161,7 +163,8 @@ TEST_P(MeansOn, RoundsMeansOnce) {
   });
 }
 
-// f32 and f64 of any magnitude down to the smallest subnormal: the bits of the divided sum.
+// For f32 and f64 of any magnitude down to the smallest subnormal, the bits must be those of the
+// divided sum.
 TEST_P(MeansOn, DividesTheSum) {
   run_ranks(GetParam(), [](const Job& job) {
     Communicator comm = Communicator::init(job);

@@ -1,4 +1,4 @@
-// Tests changes of members over real control channels; ranks are threads.
+// Tests changes of members over real control channels. Ranks are threads.
 #include "collectives/runtime/waiting/member_changes.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ Changes::Agree over(Control& control, std::chrono::milliseconds timeout) {
 
 uint64_t all_flags() { return ~uint64_t{0}; }
 
-// Rank 1 answers the second question only after rank 2 has given up waiting for the answer.
+// Rank 1 answers the second question after rank 2 has stopped waiting for the answer.
 TEST(MemberChanges, ContinueAtTheAgreementThatFailed) {
   testing::Barrier gave_up(2);
   testing::Barrier over_all(kRanks);
@@ -46,7 +46,7 @@ TEST(MemberChanges, ContinueAtTheAgreementThatFailed) {
       return Part{agreed.living};
     };
     if (job.rank == 2) {
-      // On a busy machine the first agreement may fail as well.
+      // On a busy machine, the first agreement may fail too.
       while (!changes.unfinished()) {
         try {
           changes.change(all_flags, over(*control, std::chrono::milliseconds(200)), make);

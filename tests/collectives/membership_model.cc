@@ -12,13 +12,13 @@ namespace tutti::testing {
 namespace {
 
 constexpr uint64_t kCommunicator = 7;
-// Indices of events in the table of outcomes. The messages' indices follow.
+// Indices of events in the table of outcomes. Indices of messages follow them.
 constexpr uint64_t kCall = 0;
 constexpr uint64_t kGiveUp = 1;
 constexpr uint64_t kLook = 2;
 constexpr uint64_t kDeliver = 3;
 
-// Thrown to suspend a call until its agreement has been decided.
+// Thrown to suspend a call until its agreement is decided.
 struct Suspended {};
 
 std::string text_of(const std::vector<int>& ranks) {
@@ -162,7 +162,7 @@ World Model::after(World world, const Event& event) {
       world.ended[at] |= bit(event.argument);
       return apply(std::move(world), event.rank, kLook, look);
     case Event::Kind::kill:
-      // Messages to a dead rank are not delivered; its own messages are still in flight.
+      // Messages to a dead rank are not delivered. Messages that it has sent are still in flight.
       world.alive &= static_cast<Ranks>(~bit(event.rank));
       world.locals[at] = first_[at];
       world.gone[at] = world.ended[at] = 0;
@@ -236,8 +236,8 @@ Agreed Model::agree(Local& local, uint32_t number, const Contribution& contribut
   return std::exchange(local.answer, std::nullopt)->second;
 }
 
-// Makes the same calls as the runtime's agree() and shrink(). A rank excluded by the others ends
-// its call.
+// Makes the same calls as agree() and shrink() of the runtime. The call of a rank that the others
+// have excluded ends.
 void Model::call(Local& local, int rank) {
   const auto over_channel = [&](uint32_t number, const Contribution& contribution) {
     return agree(local, number, contribution);

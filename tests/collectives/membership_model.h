@@ -1,14 +1,14 @@
 // A model checker for agreements and changes of members. It runs the real Agreements and
-// MemberChanges through the interleavings of deliveries, network cuts, deaths, late reports of
-// deaths and retries, and looks for living members with different decisions.
+// MemberChanges with all interleavings of deliveries, network cuts, deaths, late reports of deaths,
+// and retries. It looks for living members that have decided differently.
 //
-// Messages form a set that only grows: each may be delivered at any time, repeatedly, or never.
-// This covers loss, delay, reordering, duplication and network cuts. A rank's timer fires after
-// each of its events, since a message sent earlier may still arrive later.
+// Messages form a set that only grows. Each may be delivered at any time, repeatedly, or never,
+// which covers loss, delay, reordering, duplication and network cuts. A rank's timer fires after
+// each of its events, since a message that was sent earlier may still arrive later.
 //
-// A rank's next state depends on its state, on the ranks it believes gone or ended, and on the
-// event. The real classes therefore run once per such triple, and the global state is a tuple of
-// numbers:
+// The next state of a rank depends on its state, on the ranks that it considers gone or ended, and
+// on the event. The real classes therefore run only once for each such triple, and the state of all
+// ranks together (a world) is a tuple of numbers:
 //
 //   world   | rank 0's state | rank 1's ... | gone and ended ranks, by rank | alive | messages |
 //
@@ -35,24 +35,25 @@ namespace tutti::testing {
 
 inline constexpr int kMostRanks = 5;
 inline constexpr size_t kMostMessages = 1024;
-using Ranks = uint8_t;  // a bit for each
+using Ranks = uint8_t;  // a set of ranks, one bit each
 
 constexpr bool has(Ranks ranks, int rank) { return (ranks >> rank & 1) != 0; }
 constexpr Ranks bit(int rank) { return static_cast<Ranks>(1U << rank); }
 
-// Limits of the events.
+// Limits the events that are explored.
 struct Bounds {
   int ranks = 3;
-  bool change = false;    // ranks change members (two agreements); otherwise they agree once
-  Ranks side = 0;         // ranks of this side and of the other one may lose sight of each other
-  int kills = 0;          // deaths; every rank learns of each death at some time
+  bool change = false;  // true: ranks change members (two agreements); false: they agree once
+  Ranks side = 0;  // ranks on this side, and ranks on the other side, may lose sight of each other
+  int kills = 0;   // number of deaths; every rank learns of each death at some time
   bool rumours = false;   // ranks may lose sight of dead ranks before they learn of the death
   int retries = 0;        // how often each rank may give up and call again
-  bool restarts = false;  // retries restart the call (a defect that must be found)
-  bool at_once = false;   // all call first, and lose sight of a whole side at a time
+  bool restarts = false;  // true: a retry restarts the call, which is a defect that must be found
+  // True: all ranks call first; a rank loses sight of the whole other side at once.
+  bool at_once = false;
 };
 
-// A rank's part of the surviving members' new communicator.
+// The new communicator of the surviving members, as made by one rank.
 struct Part {
   std::vector<int> left;
   bool made() const { return true; }
@@ -63,13 +64,14 @@ struct Local {
   bootstrap::Agreements agreements;
   internal::MemberChanges<Part> changes;
   int calls = 0;
-  bool waits = false;  // for an agreement
+  bool waits = false;  // true while it waits for an agreement
   std::optional<std::pair<uint32_t, Agreed>> answer;
-  std::vector<bool> questions;  // by agreement number: true if it changes members
-  int result = -1;              // result of the call
+  // Indexed by agreement number: true if the agreement changes members.
+  std::vector<bool> questions;
+  int result = -1;  // result of the call
 };
 
-// A set of message numbers.
+// A set of indices of messages.
 class MessageSet {
  public:
   void insert(size_t message) { words_[message / 64] |= uint64_t{1} << message % 64; }
@@ -102,10 +104,10 @@ struct Event {
   enum class Kind : uint8_t { call, give_up, deliver, lose_sight, hear_of_end, kill };
   Kind kind;
   int rank;
-  int argument = 0;  // deliver: a message; lose_sight: a set of ranks; hear_of_end: a rank
+  int argument = 0;  // a message (deliver), a set of ranks (lose_sight), or a rank (hear_of_end)
 };
 
-// The ranks, driven by events.
+// The ranks of a world. Events change their states.
 class Model {
  public:
   explicit Model(const Bounds& bounds);
@@ -113,10 +115,10 @@ class Model {
   World begin();
   std::vector<Event> events_of(const World& world) const;
   World after(World world, const Event& event);
-  // Returns how living members disagree, or an empty string.
+  // Returns a description of how living members disagree, or "".
   std::string violation(const World& world) const;
   std::string text_of(const Event& event) const;
-  // Number of executions of the real classes.
+  // Returns how often the real classes were executed.
   size_t runs() const { return outcomes_.size(); }
 
  private:
@@ -145,21 +147,21 @@ class Model {
   std::vector<uint32_t> first_;  // by rank
   std::vector<Local> locals_;
   std::unordered_map<std::string, uint32_t> local_numbers_;
-  std::vector<std::pair<int, std::string>> messages_;  // destination and frame
+  std::vector<std::pair<int, std::string>> messages_;  // destination and frame of each message
   std::map<std::pair<int, std::string>, uint16_t> message_numbers_;
   std::vector<std::string> results_;
   std::unordered_map<uint64_t, Outcome> outcomes_;
-  // State of the running rank.
+  // State of the rank that is running.
   Ranks gone_ = 0;
   Ranks ended_ = 0;
-  bool late_ = false;  // its deadline has passed
+  bool late_ = false;  // true if the deadline of its call has passed
   std::vector<uint16_t> sent_;
 };
 
 // A set of hashes with open addressing.
 class HashSet {
  public:
-  // Returns false if the value is present.
+  // Inserts a value. Returns false if it was present.
   bool insert(uint64_t value);
   size_t size() const { return size_; }
 
@@ -181,7 +183,7 @@ class Checker {
   size_t worlds() const { return visited_.size(); }
   size_t runs() const { return model_.runs(); }
   size_t violations() const { return violations_; }
-  // The events that lead to the first violation, one per line, and the violation.
+  // Returns the events that led to the first violation, one per line, and the violation.
   const std::string& story() const { return story_; }
 
  private:

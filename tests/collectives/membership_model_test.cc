@@ -1,6 +1,6 @@
-// Explores everything that can happen to a few ranks that agree or change members: no two living
-// ranks may decide differently. TUTTI_TEST_FULL adds ranks and events, which takes long and 1 GB of
-// memory.
+// Explores all events that can happen to a few ranks that agree or change members. No two living
+// ranks may decide differently. With TUTTI_TEST_FULL, there are more ranks and events, which takes
+// long and needs 1 GB of memory.
 #include "tests/collectives/membership_model.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,8 @@ namespace {
 
 bool full() { return std::getenv("TUTTI_TEST_FULL") != nullptr; }
 
-// Returns one side of each cut in two: the side without rank 0, so that no cut occurs twice.
+// Returns one side of each way to cut the ranks in two, namely the side without rank 0, so that no
+// cut occurs twice.
 std::vector<Ranks> sides(int ranks) {
   std::vector<Ranks> sides;
   for (unsigned side = 2; side < 1U << ranks; side += 2) sides.push_back(static_cast<Ranks>(side));
@@ -84,7 +85,7 @@ TEST(Membership, FiveRanksAgree) {
   std::cout << states << " states in all\n";
 }
 
-TEST(Membership, RanksChangeIt) {
+TEST(Membership, RanksChangeMembers) {
   Bounds bounds{.ranks = 3, .change = true, .kills = 1, .rumours = true, .at_once = true};
   if (full()) bounds.retries = 1;
   size_t states = explore(bounds);
@@ -96,8 +97,9 @@ TEST(Membership, RanksChangeIt) {
   std::cout << states << " states in all\n";
 }
 
-// A former defect of shrink(), which the checker must find: a rank whose second agreement failed
-// repeated the first question, while the others treated its answer as one to the second.
+// shrink() once had this defect, which the checker must find: a rank whose second agreement failed
+// repeated the first question, and the others treated its answer as an answer to the second
+// question.
 TEST(Membership, FindsThatARestartedRankIsOutOfPhase) {
   Checker checker({.ranks = 3, .change = true, .retries = 1, .restarts = true});
   for (uint32_t seed = 0; seed < 1000 && checker.violations() == 0; ++seed) checker.walk(seed);

@@ -1,5 +1,5 @@
-// Tests mismatched calls: every rank must fail, now or at its next call, with an error that
-// describes both sides' calls.
+// Tests mismatched calls. Every rank must fail, in this call or in its next one, with an error that
+// describes the calls of both sides.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kCount = 100;
 
-// Buffers large enough for any of a rank's calls.
+// Buffers that are large enough for any call of a rank.
 struct Memory {
   Memory(const Communicator& comm, int odd_one)
       : p(static_cast<uint64_t>(comm.size())),
@@ -33,12 +33,12 @@ struct Memory {
     return {out.data(), count, dtype};
   }
   uint64_t p;
-  int odd_one;  // the rank that makes the mistake
+  int odd_one;  // the rank that makes the mismatched call
   std::vector<float> in;
   std::vector<float> out;
 };
 
-// One call on each rank; `odd` is true on one of them.
+// Makes the call of one rank. `odd` is true on the rank that makes the mismatched call.
 using Calls = std::function<void(Communicator&, Memory&, bool odd)>;
 
 struct Mistake {
@@ -46,7 +46,7 @@ struct Mistake {
   Calls calls;
 };
 
-// Blocks of n elements, except the block of `rank`.
+// Returns blocks of n elements, except that the block of `rank` has `other` elements.
 Blocks blocks_but(uint64_t ranks, uint64_t n, int rank, uint64_t other) {
   Blocks blocks{.counts = std::vector<uint64_t>(ranks, n)};
   blocks.counts[rank] = other;
@@ -168,7 +168,8 @@ std::vector<Mistake> wrong_calls() {
 
 std::vector<Mistake> wrong_roots() {
   const auto rooted = [](std::string name, std::function<void(Communicator&, Memory&, int)> call) {
-    // One rank names another root; in the second case it names itself, as the real root does.
+    // The odd rank names another root; in the second case it names itself, so that two ranks act as
+    // roots.
     return std::vector<Mistake>{
         {"RootOf" + name, [call](Communicator& comm, Memory& m,
                                  bool odd) { call(comm, m, odd ? comm.size() - 1 : 0); }},
@@ -199,8 +200,8 @@ std::vector<Mistake> wrong_blocks() {
   return {
       {"BlocksOfAllGatherv",
        [](Communicator& comm, Memory& m, bool odd) {
-         // The odd rank agrees with the others on the length of its own block, but not on the
-         // length of the next rank's block.
+         // The odd rank has the same length as the others for its own block, but a different length
+         // for the next rank's block.
          Blocks blocks = blocks_but(m.p, kCount, (comm.rank() + 1) % comm.size(), kCount);
          if (odd) blocks = blocks_but(m.p, kCount, (comm.rank() + 1) % comm.size(), kCount / 2);
          comm.all_gatherv(m.input(), m.output(m.p * kCount), blocks);
@@ -262,7 +263,7 @@ std::vector<Mistake> all_mistakes() {
   return all;
 }
 
-// Returns the ranks that an error names, without duplicates.
+// Returns the ranks that an error names, each once.
 std::vector<int> named_ranks(const std::string& text, int ranks) {
   std::vector<int> named;
   for (int r = 0; r < ranks; ++r) {
@@ -284,7 +285,7 @@ class Mismatch : public ::testing::TestWithParam<std::tuple<std::string, size_t>
       comm.all_reduce(std::span(&one, 1));
       Memory memory(comm, odd_one);
       mistake.calls(comm, memory, comm.rank() == odd_one);
-      // A rank whose call has completed fails in its next call.
+      // If the call of a rank has completed, its next call fails.
       comm.barrier();
       comm.all_reduce(std::span(&one, 1));
     });
@@ -316,11 +317,11 @@ INSTANTIATE_TEST_SUITE_P(Each, Mismatch,
                                             ::testing::ValuesIn(numbers())),
                          case_name);
 
-TEST_P(Mismatch, BothReportIt) {
+TEST_P(Mismatch, BothRanksReportIt) {
   expect_it_everywhere(2, static_cast<int>(std::get<1>(GetParam()) % 2));
 }
 
-// All numbers of ranks, with the odd rank at different positions.
+// Runs several numbers of ranks, with the odd rank at different positions.
 TEST_P(Mismatch, MoreRanksReportIt) {
   const auto number = static_cast<int>(std::get<1>(GetParam()));
   const int ranks = 3 + number % 6;

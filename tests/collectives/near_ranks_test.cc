@@ -1,4 +1,4 @@
-// Tests groups of ranks that share a cache or a NUMA node of one host, ranks as threads.
+// Tests groups of ranks that share a cache or a NUMA node of a host. Ranks are threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// Returns true if `algorithm` runs and gives every rank the sum, false if it is refused.
+// Returns true if `algorithm` gives every rank the sum, false if it is refused.
 bool sums(Communicator& comm, std::string_view algorithm) {
   std::vector<float> values(1000, static_cast<float>(comm.rank() + 1));
   const Buffer buffer{values.data(), values.size(), DType::f32};
@@ -28,7 +28,7 @@ bool sums(Communicator& comm, std::string_view algorithm) {
   return true;
 }
 
-// Returns true if a job with these places has groups.
+// Returns true if the ranks of a job with these places have groups.
 bool has_groups(const std::vector<Domain>& places) {
   std::vector<char> grouped(places.size());
   testing::run_ranks(static_cast<int>(places.size()), [&](Job job) {
@@ -43,34 +43,34 @@ bool has_groups(const std::vector<Domain>& places) {
   return grouped[0] != 0;
 }
 
-TEST(NearRanks, RanksOfOneHostShareACacheElseANode) {
+TEST(NearRanks, RanksOfOneHostShareACacheOrElseANode) {
   EXPECT_TRUE(has_groups({{0, 0}, {0, 0}, {1, 1}, {1, 1}}));
   EXPECT_TRUE(has_groups({{0, 0}, {0, 1}, {1, 2}, {1, 3}}));
   EXPECT_TRUE(has_groups({{0, 2}, {0, 2}, {0, 2}, {0, 4}, {0, 4}, {0, 4}}));
 }
 
-TEST(NearRanks, MayBeUnequallyMany) {
+TEST(NearRanks, GroupsMayBeUnequal) {
   EXPECT_TRUE(has_groups({{0, 0}, {0, 0}, {0, 0}, {1, 1}}));
   EXPECT_TRUE(has_groups({{0, 0}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 2}, {1, 2}}));
 }
 
-TEST(NearRanks, NeedNotBeNeighbours) {
+TEST(NearRanks, RanksOfAGroupNeedNotBeNeighbours) {
   EXPECT_TRUE(has_groups({{0, 0}, {1, 1}, {0, 0}, {1, 1}}));
   EXPECT_TRUE(has_groups({{1, 3}, {0, 0}, {1, 2}, {0, 1}, {0, 0}, {1, 3}, {1, 2}}));
 }
 
-TEST(NearRanks, AllAreNearIfNothingSeparatesThem) {
+TEST(NearRanks, AllRanksAreNearIfNothingSeparatesThem) {
   EXPECT_FALSE(has_groups({{}, {}, {}, {}}));
   EXPECT_FALSE(has_groups({{0, 0}, {0, 0}, {0, 0}, {0, 0}}));
   EXPECT_FALSE(has_groups({{0, 0}, {0, 0}, {}, {}}));
 }
 
-TEST(NearRanks, SplitFindsThemAnew) {
+TEST(NearRanks, SplitFindsTheGroupsAgain) {
   testing::run_ranks(8, [](Job job) {
     job.domain = {.numa_node = 0, .cache = job.rank / 4};
     Communicator comm = Communicator::init(job);
     EXPECT_TRUE(sums(comm, "hierarchical"));
-    Communicator every_other = comm.split(comm.rank() % 2, 0);  // caches 0 0 1 1
+    Communicator every_other = comm.split(comm.rank() % 2, 0);  // the caches are 0 0 1 1
     EXPECT_TRUE(sums(every_other, "hierarchical"));
     Communicator one_cache = comm.split(comm.rank() / 4, 0);
     EXPECT_FALSE(sums(one_cache, "hierarchical"));

@@ -1,4 +1,4 @@
-// Tests one thread that acts as all ranks of a job: it begins to join for each of them and makes
+// Tests one thread that acts as all ranks of a job: it begins to join for each rank, and makes
 // their calls in groups.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,8 @@ class OneThread : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Both, OneThread, ::testing::Values("shm", "tcp"),
                          [](const auto& info) { return info.param; });
 
-// The last rank leaves first, so no rank waits for one that comes after it.
+// The communicators of all ranks. The last rank leaves first, so that no rank waits for a later
+// one.
 struct Ranks : std::vector<Communicator> {
   Ranks() = default;
   Ranks(Ranks&&) = default;
@@ -94,8 +95,8 @@ TEST_P(OneThread, SendsToItself) {
   EXPECT_THAT(received, ::testing::ElementsAre(12, 10, 11));
 }
 
-// One group has calls of two ranks and of a job of one rank: all of them complete.
-TEST_P(OneThread, DetectsCallsOfSeveralRanks) {
+// A group contains calls of two ranks and of another job of one rank. All of them must complete.
+TEST_P(OneThread, AGroupRunsCallsOfSeveralRanks) {
   Ranks ranks = join_all(2);
   Ranks alone = join_all(1);
   std::vector<Values> values(3, Values(1000, 1));
@@ -115,7 +116,7 @@ TEST_P(OneThread, ReportsMismatches) {
   Ranks ranks = join_all(4);
   std::vector<Values> values(4, Values(100, 1));
   values[2].resize(99);
-  Group group;  // a rank that has already received the mismatch rejects calls
+  Group group;  // a rank that has already detected the mismatch throws from its calls
   try {
     for (size_t r = 0; r < ranks.size(); ++r) ranks[r].all_reduce(std::span(values[r]));
     group.end();
@@ -125,7 +126,7 @@ TEST_P(OneThread, ReportsMismatches) {
   }
 }
 
-TEST_P(OneThread, MayPollItsCallsInstead) {
+TEST_P(OneThread, MayPollItsCalls) {
   Ranks ranks = join_all(3);
   std::vector<Values> values(3, Values(10'000, 2));
   std::vector<Work> works;
@@ -140,9 +141,9 @@ TEST_P(OneThread, MayPollItsCallsInstead) {
   EXPECT_EQ(values[1], Values(10'000, 6));
 }
 
-TEST(InitAsync, ThrowsWhereItIsAsked) {
+TEST(InitAsync, ThrowsErrorsWhenTheResultIsRequested) {
   testing::LocalRendezvous rendezvous;
-  Job job = rendezvous.job(1, 2);  // and no process is rank 0
+  Job job = rendezvous.job(1, 2);  // no process is rank 0
   job.init_timeout = std::chrono::milliseconds(300);
   std::future<Communicator> joining = Communicator::init_async(job);
   EXPECT_THROW(joining.get(), Error);

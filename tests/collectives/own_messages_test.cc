@@ -1,4 +1,4 @@
-// Tests messages of a rank to itself.
+// Tests messages that a rank sends to itself.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -24,7 +24,7 @@ class OwnMessages : public ::testing::TestWithParam<int> {};
 
 INSTANTIATE_TEST_SUITE_P(Ranks, OwnMessages, ::testing::Values(1, 3));
 
-TEST_P(OwnMessages, AreReceivedInTheirOrder) {
+TEST_P(OwnMessages, AreReceivedInTheOrderOfSends) {
   testing::run_ranks(GetParam(), [](const Job& job) {
     Communicator comm = Communicator::init(job);
     comm.send(sent({1, 2, 3}), comm.rank());
@@ -41,7 +41,7 @@ TEST_P(OwnMessages, AreReceivedInTheirOrder) {
   });
 }
 
-TEST_P(OwnMessages, EndReceivesThatWaitForThem) {
+TEST_P(OwnMessages, CompleteReceivesThatWaitForThem) {
   testing::run_ranks(GetParam(), [](const Job& job) {
     Communicator comm = Communicator::init(job);
     Values first(100'000);
@@ -60,7 +60,7 @@ TEST_P(OwnMessages, EndReceivesThatWaitForThem) {
   });
 }
 
-TEST_P(OwnMessages, GoInGroupsWithThoseToOthers) {
+TEST_P(OwnMessages, WorkInGroupsWithMessagesToOthers) {
   testing::run_ranks(GetParam(), [](const Job& job) {
     Communicator comm = Communicator::init(job);
     std::vector<Values> in(comm.size(), Values(1));

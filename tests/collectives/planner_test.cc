@@ -1,4 +1,4 @@
-// Tests the choice of algorithms.
+// Tests the choice of an algorithm for a call.
 #include "collectives/cost/planner.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-// A network where a message costs as much as 10 000 bytes.
+// Returns a network in which the cost of a message equals that of 10 000 bytes.
 Machine network(int ranks) {
   Machine machine;
   machine.model.cores = 1024;
@@ -34,7 +34,7 @@ double predicted(Planner& planner, const CallToPlan& wanted, const std::string& 
   return 0;
 }
 
-TEST(Planner, TakesTheCheapestOfWhatItExplains) {
+TEST(Planner, ChoosesTheCheapestCandidateThatItExplains) {
   for (const int ranks : {2, 3, 4, 8, 16}) {
     Planner p = planner(ranks);
     for (const Collective collective : kCollectivesWithAlgorithms) {
@@ -49,7 +49,8 @@ TEST(Planner, TakesTheCheapestOfWhatItExplains) {
   }
 }
 
-// A chain's ranks each send one message, so one rank's steps do not show the chain's length.
+// In a chain, each rank sends one message, so that the steps of a single rank do not show the
+// chain's length.
 TEST(Planner, TakesNoChainForSmallCallsOfManyRanks) {
   for (const int ranks : {100, 1000, 20'000}) {
     Machine machine = network(ranks);
@@ -69,8 +70,8 @@ TEST(Planner, TakesNoChainForSmallCallsOfManyRanks) {
   }
 }
 
-// Among many ranks of a host, messages are short, and programs that send the chunks of many ranks
-// at once do not fit.
+// With many ranks on a host, messages are short. Programs that send the chunks of many ranks at
+// once do not fit in them.
 TEST(Planner, TakesOnlyProgramsWhoseMessagesFit) {
   constexpr size_t kLongest = 512;
   for (const int ranks : {200, 1024, 3000}) {
@@ -90,12 +91,12 @@ TEST(Planner, TakesOnlyProgramsWhoseMessagesFit) {
   }
 }
 
-TEST(Planner, TakesFewMessagesForSmallAndLittleVolumeForLargeCalls) {
+TEST(Planner, ChoosesFewMessagesForSmallAndLittleVolumeForLargeCalls) {
   Planner p = planner(16);
   const CallToPlan small{.collective = Collective::all_reduce, .bytes = 8};
   const CallToPlan large{.collective = Collective::all_reduce, .bytes = 64 << 20};
-  EXPECT_LT(predicted(p, small, p.choose(small).name), 6e-5);  // four rounds, not thirty
-  // Close to twice the buffer over one link.
+  EXPECT_LT(predicted(p, small, p.choose(small).name), 6e-5);  // four rounds instead of thirty
+  // The time is close to that of twice the buffer over one link.
   EXPECT_LT(predicted(p, large, p.choose(large).name), 1.5 * 2 * (64 << 20) * 1e-9);
 }
 
@@ -118,8 +119,9 @@ TEST(Planner, EveryCallHasAnAlgorithm) {
   }
 }
 
-// "auto" never chooses an algorithm that gives different bits on different ranks, however cheap.
-TEST(Planner, NeverTakesWhatIsOnlyCorrectOrDoesNotRun) {
+// "auto" never chooses an algorithm whose bits differ between ranks, however cheap the algorithm
+// is.
+TEST(Planner, NeverChoosesAlgorithmsThatAreOnlyCorrectOrDoNotRun) {
   Algorithm free = require_algorithm(Collective::all_reduce, "ring");
   free.name = "free";
   free.grade = Grade::correct;
@@ -146,8 +148,8 @@ TEST(Planner, NeverTakesWhatIsOnlyCorrectOrDoesNotRun) {
                Error);
 }
 
-// Programs for one root do not serve another.
-TEST(Planner, TakesAlgorithmsForTheCallsRoot) {
+// A program for one root cannot serve another root.
+TEST(Planner, ChoosesAlgorithmsForTheRootOfTheCall) {
   Algorithm free = require_algorithm(Collective::broadcast, "linear");
   free.name = "free";
   free.id = id_of("broadcast free");
@@ -172,14 +174,14 @@ TEST(Planner, TakesAlgorithmsForTheCallsRoot) {
   EXPECT_NE(others, "free");
   EXPECT_NE(others, "third");
   EXPECT_EQ(chosen(p, 6), others);
-  // The choice does not depend on which root comes first.
+  // The choice does not depend on the root that is used first.
   Planner again({.ranks = 7}, network(7), {&free, &third});
   EXPECT_EQ(chosen(again, 6), others);
   EXPECT_EQ(chosen(again, 3), "third");
   EXPECT_EQ(chosen(again, 0), "free");
 }
 
-TEST(Planner, AThousandRootsAreChosenForOnce) {
+TEST(Planner, ChoosesOnceForAThousandRoots) {
   constexpr int kRanks = 1000;
   int emitted = 0;
   Algorithm counting = require_algorithm(Collective::broadcast, "binomial");
@@ -196,8 +198,8 @@ TEST(Planner, AThousandRootsAreChosenForOnce) {
   EXPECT_LE(emitted, kRanks);
 }
 
-// Algorithms added to the catalogue at run time may exist on some ranks only.
-TEST(Planner, LaterCatalogueEntriesDoNotChangeIt) {
+// An algorithm that is added to the catalogue at run time might exist on some ranks only.
+TEST(Planner, LaterCatalogueEntriesDoNotChangeAPlanner) {
   const CallToPlan wanted{.collective = Collective::all_reduce, .bytes = 8};
   Planner p = planner(4);
   const size_t before = p.explain(wanted).size();
@@ -211,7 +213,7 @@ TEST(Planner, LaterCatalogueEntriesDoNotChangeIt) {
   EXPECT_NE(planner(4).choose(wanted).name, "added");
 }
 
-TEST(Catalogue, RefusesTwoAlgorithmsOfOneNumber) {
+TEST(Catalogue, RefusesTwoAlgorithmsWithOneId) {
   Algorithm first = require_algorithm(Collective::all_reduce, "ring");
   first.name = "first";
   first.id = id_of("one number");

@@ -1,5 +1,5 @@
-// The figures that the literature states of an algorithm, counted in its programs: rounds,
-// messages, volume.
+// Counts the figures that the literature states for an algorithm (rounds, messages, volume) in the
+// algorithm's programs.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ inline int32_t messages_sent(const std::vector<Program>& programs) {
   return count;
 }
 
-// A message to several peers counts once per peer.
+// A message to several peers counts once for each of them.
 inline int32_t chunks_sent(const Program& program) {
   int32_t count = 0;
   for (const Step& step : program.steps) {
@@ -62,7 +62,7 @@ inline std::set<int32_t> targets_of(const Program& program) {
   return targets;
 }
 
-// The longest chain of messages in which each depends on the one before.
+// Computes the length of the longest chain of messages, each of which depends on the one before.
 class Depth {
  public:
   Depth(const Algorithm& algorithm, Shape shape) {

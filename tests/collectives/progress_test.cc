@@ -1,4 +1,4 @@
-// Tests which threads progress calls, and the cost of waiting.
+// Tests which threads make progress, and what waiting costs.
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -37,8 +37,8 @@ class Progress : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Both, Progress, ::testing::Values("shm", "tcp"),
                          [](const auto& info) { return info.param; });
 
-// Measures the processor time of rank 0's wait in `call` while rank 1 does something else for a
-// second. The minimum of several runs counts, since other programs slow down the same work.
+// Measures the processor time of rank 0 while it waits in `call` and rank 1 is busy for a second.
+// Uses the minimum of several runs, because other programs slow a run down.
 void expect_cheap(Communicator& comm, const std::function<void()>& call) {
   constexpr int kTries = 3;
   double least = std::numeric_limits<double>::infinity();
@@ -74,7 +74,7 @@ TEST_P(Progress, WaitingForOneOfTwoCommunicatorsCostsNextToNothing) {
   });
 }
 
-TEST_P(Progress, WaitingCostsNextToNothingAfterACallThatWasAbortedAtOnce) {
+TEST_P(Progress, WaitingCostsNextToNothingAfterAnAbortedCall) {
   run_ranks(2, [&](const Job& job) {
     Communicator world = Communicator::init(job);
     Communicator other = world.duplicate();
@@ -94,7 +94,7 @@ TEST_P(Progress, WaitingCostsNextToNothingAfterACallThatWasAbortedAtOnce) {
   });
 }
 
-// Each of two threads waits on its own communicator, and one of them sleeps for both.
+// Each of two threads waits on its own communicator. One of them sleeps for both.
 TEST_P(Progress, ThreadsThatSleepWakeEachOther) {
   constexpr int kTurns = 40;
   run_ranks(2, [&](const Job& job) {
@@ -103,7 +103,7 @@ TEST_P(Progress, ThreadsThatSleepWakeEachOther) {
     for (int i = 0; i < 2; ++i) comms.push_back(world.duplicate());
     const auto take_part = [&](int thread) {
       for (int turn = 0; turn < kTurns; ++turn) {
-        // One of the ranks is late, so that the other has gone to sleep.
+        // One of the ranks is late, so that the other one sleeps.
         if ((turn + thread) % 2 == comms[thread].rank()) {
           std::this_thread::sleep_for(std::chrono::milliseconds(3));
         }
@@ -118,8 +118,8 @@ TEST_P(Progress, ThreadsThatSleepWakeEachOther) {
   });
 }
 
-// Neither rank tests or waits before it has seen the result arrive.
-TEST_P(Progress, TheThreadMovesCallsThatNobodyWaitsFor) {
+// Neither rank tests or waits for the call before it sees the result.
+TEST_P(Progress, TheThreadProgressesCallsThatNobodyWaitsFor) {
   settings().set("TUTTI_PROGRESS_THREAD", "1");
   run_ranks(2, [&](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -134,7 +134,7 @@ TEST_P(Progress, TheThreadMovesCallsThatNobodyWaitsFor) {
       work.wait();
       EXPECT_EQ(output.front(), 2);
     }
-    // An idle progress thread does not keep the communicator from ending.
+    // The communicator can be destroyed while the progress thread is idle.
   });
 }
 

@@ -1,7 +1,7 @@
 // Tests random calls against a serial reference (bench/layout.h): every collective, algorithm, type
-// and operator, awkward counts and addresses, in and out of place, in every form of call.
+// and operator, with odd counts and addresses, in and out of place, in every form of call.
 //
-//   PROPERTY_SEED=N in the environment starts from another seed.
+//   PROPERTY_SEED=N in the environment sets the seed.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -39,8 +39,8 @@ INSTANTIATE_TEST_SUITE_P(All, Property,
                            return std::get<0>(info.param) + std::to_string(std::get<1>(info.param));
                          });
 
-// There are fewer numbers of ranks, because initialization takes longer than with the other
-// transports.
+// Fabrics run with fewer numbers of ranks than the other transports, because their initialization
+// takes longer.
 INSTANTIATE_TEST_SUITE_P(Fabrics, Property,
                          ::testing::Combine(::testing::Values("ucx", "ofi"),
                                             ::testing::Values(2, 3, 5, 8)),

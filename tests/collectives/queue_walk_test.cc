@@ -1,4 +1,4 @@
-// Tests the rule that decides when the steps of a plan may begin.
+// Tests the rule by which steps of a plan may begin.
 #include "collectives/program/queue_walk.h"
 
 #include <gmock/gmock.h>
@@ -39,7 +39,7 @@ class Walk {
     walk_.reset(plan_, turns);
   }
 
-  // Returns every step that may begin, as "turn.step".
+  // Returns the steps that may begin, each as "turn.step".
   std::vector<std::string> may_begin() const {
     std::vector<std::string> all;
     walk_.for_each_ready([&](uint32_t turn, int32_t step) { all.push_back(cat(turn, '.', step)); });
@@ -76,7 +76,7 @@ TEST_P(OneTurn, StepsOfOneQueueBeginInOrderAndQueuesDoNotWaitForEachOther) {
   EXPECT_THAT(walk.may_begin(), ElementsAre("0.1", "0.2", "0.3")) << "begun is enough";
 }
 
-TEST_P(OneTurn, AStepBeginsWhenWhatItNeedsIsFinishedNotBegun) {
+TEST_P(OneTurn, AStepBeginsWhenTheStepsItNeedsHaveFinished) {
   Walk walk(plan_of(2, 0, {recv(1, {output(0)}), copy({output(0)}, {output(1)})}), 1, GetParam());
   EXPECT_THAT(walk.may_begin(), ElementsAre("0.0"));
   ASSERT_TRUE(walk.begin(0));
@@ -99,7 +99,7 @@ TEST_P(OneTurn, ASendToSeveralPeersIsReportedOnceAndWaitsForItsTurnWithAll) {
   EXPECT_THAT(walk.may_begin(), ElementsAre("0.2"));
 }
 
-TEST(QueueWalk, QueuesRunAheadOfTheOldestTurnByTheWindowOnly) {
+TEST(QueueWalk, QueuesRunAheadOfTheOldestTurnByAtMostTheWindow) {
   constexpr uint32_t kTurns = QueueWalk::kWindow + 2;
   Walk walk(plan_of(2, 0, {send({1}, {input(0)}), recv(1, {output(0)})}), kTurns, By::queues);
   for (uint32_t turn = 0; turn < QueueWalk::kWindow; ++turn) {
@@ -122,13 +122,13 @@ TEST(QueueWalk, AnotherTurnNeedsItsOwnSteps) {
   EXPECT_THAT(walk.may_begin(), IsEmpty());
 }
 
-TEST_P(OneTurn, WithoutStepsItHasEnded) {
+TEST_P(OneTurn, ATurnWithoutStepsHasEnded) {
   EXPECT_TRUE(Walk(plan_of(2, 0, {}), 1, GetParam()).ended());
   EXPECT_TRUE(Walk(plan_of(2, 0, {}), 3, GetParam()).ended());
 }
 
-// The proof may walk plans by one representation and the executor by the other, so both must allow
-// the same steps in whatever order steps begin and finish.
+// The proof and the executor may use different representations of the same plan. Both must allow
+// the same steps, in whatever order steps begin and finish.
 TEST(QueueWalk, WordsAndQueuesLetTheSameStepsBegin) {
   std::mt19937 random(7);
   const auto any_of = [&](const auto& all) {
@@ -167,8 +167,8 @@ TEST(QueueWalk, WordsAndQueuesLetTheSameStepsBegin) {
   EXPECT_GT(walked, 100);
 }
 
-// Another rank finishes the step that was begun.
-TEST(JointWalk, EndsWhenWhatWasBegunIsFinished) {
+// A step that one rank has begun is finished by another rank.
+TEST(JointWalk, EndsWhenBegunStepsAreFinished) {
   const std::vector<Plan> plans = {plan_of(2, 0, {send({1}, {input(0)})}),
                                    plan_of(2, 1, {recv(0, {output(0)})})};
   for (const bool taken : {false, true}) {

@@ -1,4 +1,5 @@
-// Tests queues of a communicator: separate order of calls and messages, common failure.
+// Tests the queues of a communicator: calls and messages of each queue are ordered separately, but
+// all queues fail together.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,8 +23,8 @@ using ::testing::HasSubstr;
 ConstBuffer from(const Values& values) { return {values.data(), values.size(), DType::i64}; }
 Buffer into(Values& values) { return {values.data(), values.size(), DType::i64}; }
 
-// Each rank starts its calls in its own order, which would be a mismatch within one queue.
-TEST(Queues, CallsOfDifferentQueuesNeedNothingOfEachOther) {
+// Each rank starts its calls in a different order, which would be a mismatch within one queue.
+TEST(Queues, CallsOfDifferentQueuesAreIndependent) {
   for (const char* transport : {"shm", "tcp"}) {
     settings().set("TUTTI_TRANSPORT", transport);
     for (const int ranks : {1, 2, 3, 4, 8}) {
@@ -53,7 +54,7 @@ TEST(Queues, CallsOfDifferentQueuesNeedNothingOfEachOther) {
   settings().set("TUTTI_TRANSPORT", "auto");
 }
 
-TEST(Queues, EachThreadHasItsOwn) {
+TEST(Queues, EachThreadHasItsOwnQueue) {
   testing::run_ranks(3, [](const Job& job) {
     constexpr int kQueues = 4;
     Communicator comm = Communicator::init(job);
@@ -84,7 +85,7 @@ TEST(Queues, MayBeOpenedWhileOthersAreInUse) {
   });
 }
 
-TEST(Queues, CallsFollowThoseOfOthers) {
+TEST(Queues, CallsFollowCallsOfOtherQueues) {
   testing::run_ranks(4, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     comm.open_queues(1);
@@ -96,7 +97,7 @@ TEST(Queues, CallsFollowThoseOfOthers) {
   });
 }
 
-TEST(Queues, HaveMessagesOfTheirOwn) {
+TEST(Queues, HaveTheirOwnMessages) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     comm.open_queues(1);
@@ -153,7 +154,8 @@ TEST(Queues, AMismatchNamesTheQueueAndItsCall) {
   }
 }
 
-// An abort of either ends calls of the communicator and of all queues, on every rank.
+// An abort of the communicator or of a queue ends the calls of the communicator and of all queues,
+// on every rank.
 TEST(Queues, FailTogether) {
   for (const int aborted : {0, 1, 2}) {
     std::latch all(2);
@@ -184,7 +186,7 @@ TEST(Queues, FailTogether) {
   }
 }
 
-TEST(Queues, RefusesWhatIsNotOpen) {
+TEST(Queues, RefusesQueuesThatAreNotOpen) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     const auto refusal = [](auto call) {
@@ -210,7 +212,7 @@ TEST(Queues, RefusesWhatIsNotOpen) {
   });
 }
 
-TEST(Queues, AllRanksHaveEquallyMany) {
+TEST(Queues, AllRanksHaveTheSameNumberOfQueues) {
   const auto errors = testing::run_ranks_catching(3, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     comm.open_queues(comm.rank() == 2 ? 1 : 2);

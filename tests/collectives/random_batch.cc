@@ -26,7 +26,7 @@ void make_calls(Communicator& comm, Form form, std::vector<RankCall>& calls, uin
   if (form == Form::grouped) group_begin();
   for (RankCall& call : calls) {
     std::vector<Request> requests = call.requests();
-    const bool exchange = requests.size() > 1;  // a send and a receive
+    const bool exchange = requests.size() > 1;  // a send and a receive, which must run together
     if (exchange && form == Form::blocking) group_begin();
     for (Request& request : requests) {
       if (form == Form::async) {
@@ -60,7 +60,7 @@ void run_batch(Communicator& comm, uint64_t seed) {
   for (size_t i = 0; i < cases.size(); ++i) {
     calls.emplace_back(cases[i], comm.rank(), seed + 100 * i + comm.size());
   }
-  // Registered memory is read in place by the other ranks.
+  // Other ranks may read registered memory in place.
   const bool registers = random.one_in(2);
   std::vector<Registration> registrations;
   for (RankCall& call : calls) {

@@ -1,4 +1,4 @@
-// Makes a few random calls (random_calls.h) in a random form, and checks them.
+// Makes a few random calls (random_calls.h) in randomly chosen ways, and checks the results.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace tutti::testing {
 
-// Collective, with the same seed on all ranks. Errors fail the running test. Throws what a call
-// throws.
+// Collective; `seed` must be the same on all ranks. Wrong results fail the running test. Throws the
+// errors of the calls.
 void run_batch(Communicator& comm, uint64_t seed);
 
 }  // namespace tutti::testing

@@ -16,13 +16,14 @@ using bench::Layout;
 
 namespace {
 
-// Counts near the sizes of chunks, cache lines, slices and slots; the last ones are large.
+// Draws a count near the size of a chunk, cache line, slice or slot, or a large one.
 uint64_t draw_count(Random& random, const Case& c, uint64_t largest) {
   constexpr uint64_t kSmall[] = {0, 1, 1, 2, 3, 5, 7, 17, 100, 1003};
   constexpr uint64_t kBytes[] = {64, 128, 1024, 4096, 8192, 16384, 32768, 65536};
   const auto p = static_cast<uint64_t>(c.layout.ranks);
   const bool in_blocks = has_blocks(c.layout.collective);
-  const uint64_t share = in_blocks ? p : 1;  // share of one rank, for buffers divided into blocks
+  // Number of blocks that share `largest`.
+  const uint64_t share = in_blocks ? p : 1;
   switch (random.below(8)) {
     case 0:
       return random.pick(kSmall);
@@ -50,7 +51,7 @@ std::vector<uint64_t> draw_blocks(Random& random, const Case& c) {
   for (uint64_t& count : blocks) {
     count = random.one_in(3) ? 0 : random.below(c.layout.count * 2 + 2);
   }
-  if (pairs && c.in_place) {  // then what goes to a rank must be as much as what comes from it
+  if (pairs && c.in_place) {  // then the block for a rank must be as long as the block from it
     for (int i = 0; i < p; ++i) {
       for (int j = 0; j < i; ++j) blocks[i * p + j] = blocks[j * p + i];
     }
@@ -86,7 +87,7 @@ Case draw_case(Random& random, int ranks, uint64_t largest) {
   c.layout.ranks = ranks;
   c.layout.root = static_cast<int>(random.below(ranks));
   c.dtype = random.pick(kAllDTypes);
-  c.op = ReduceOp::user;  // where nothing is reduced: any bits
+  c.op = ReduceOp::user;  // used if nothing is reduced; elements have arbitrary bits
   while (reduces(c.layout.collective)) {
     c.op = random.pick(kAllReduceOps);
     if (supports(c.op, c.dtype)) break;
@@ -125,7 +126,7 @@ namespace {
 
 constexpr size_t kMargin = 64;
 
-// Places a buffer's blocks. With gaps, each rank has its own order.
+// Places the blocks of a buffer. With gaps, the order is random and differs between ranks.
 Blocks place(const std::vector<uint64_t>& counts, bool gaps, uint64_t seed) {
   Blocks blocks{.counts = counts, .displacements = std::vector<uint64_t>(counts.size())};
   std::vector<size_t> order(counts.size());
@@ -149,7 +150,7 @@ uint64_t extent(const Blocks& blocks) {
   return end;
 }
 
-// Copies contiguous elements to their blocks.
+// Copies contiguous elements to the places of their blocks.
 void spread(const std::byte* from, const Blocks& blocks, uint64_t size, std::byte* to) {
   for (size_t i = 0; i < blocks.counts.size(); ++i) {
     const uint64_t bytes = blocks.counts[i] * size;

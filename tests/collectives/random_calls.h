@@ -1,7 +1,8 @@
-// Random calls, equal on every rank, with their memory and its expected contents.
+// Random calls, which are the same on every rank, with their memory and its expected contents.
 //
-// Inputs are exact (bench/layout.h), so every byte has one right value: results, inputs that must
-// not change, gaps between blocks and surrounding memory.
+// Inputs make all results exact (bench/layout.h). Every byte therefore has one right value: in
+// results, in inputs that must not change, in gaps between blocks, and in the memory around
+// buffers.
 #pragma once
 
 #include <cstddef>
@@ -36,17 +37,17 @@ struct Case {
   std::string algorithm = "auto";
   bool deterministic = false;
   bool in_place = false;
-  bool gaps = false;       // between the blocks, which come in any order
-  size_t input_shift = 0;  // bytes after an aligned address
+  bool gaps = false;       // gaps between blocks, which are in random order
+  size_t input_shift = 0;  // bytes between an aligned address and the input
   size_t output_shift = 0;
 };
 
-// Draws a call among `ranks` ranks: any collective, or a send to the next rank and a receive from
-// the previous one. Blocks have at most about `largest` bytes.
+// Draws a call on `ranks` ranks: any collective, or a send to the next rank together with a receive
+// from the previous one. A block has at most about `largest` bytes.
 Case draw_case(Random& random, int ranks, uint64_t largest);
 std::string describe(const Case& c);
 
-// Memory with a margin on both sides, and the expected value of every byte after the call.
+// Memory with a margin on both sides, and the value that each byte must have after the call.
 class Arena {
  public:
   Arena() = default;
@@ -56,7 +57,7 @@ class Arena {
   void expect_as_is() { wanted_ = now_; }
   std::byte* wanted() { return wanted_.data() + start_; }
   bool right() const { return now_ == wanted_; }
-  // Returns the first wrong byte, counted from data().
+  // Returns the offset of the first wrong byte, counted from data().
   int64_t first_wrong() const;
 
  private:
@@ -65,7 +66,7 @@ class Arena {
   std::vector<std::byte> wanted_;
 };
 
-// One rank's part of a case; the case must outlive it.
+// The call of one rank. `c` must outlive it.
 class RankCall {
  public:
   RankCall(const Case& c, int rank, uint64_t seed);
@@ -75,11 +76,11 @@ class RankCall {
   CallOptions options() const {
     return {.algorithm = case_.algorithm, .deterministic = case_.deterministic};
   }
-  // True if the same call may be made again.
+  // Returns true if the call may be repeated.
   bool repeatable() const { return !case_.in_place; }
-  // All memory that the call may access, with margins.
+  // Returns all memory that the call may access, with its margins.
   std::vector<std::span<std::byte>> memory() { return {first_.memory(), second_.memory()}; }
-  // Returns an empty string if all memory is as expected after the call.
+  // Returns a description of the first wrong byte after the call, or "".
   std::string problem() const;
 
  private:
@@ -96,7 +97,7 @@ class RankCall {
   Arena second_;
 };
 
-// Waits by wait(), wait_for() and test(), in an order derived from the seed.
+// Completes all calls by wait(), wait_for() and test(), in a random order given by the seed.
 void wait_for_all(std::vector<Work>& works, uint64_t seed);
 
 }  // namespace tutti::testing

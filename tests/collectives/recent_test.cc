@@ -12,13 +12,13 @@ namespace {
 
 using Cache = Recent<int, std::string, std::hash<int>>;
 
-TEST(Recent, KeepsWhatWasUsedLast) {
+TEST(Recent, KeepsTheEntriesThatWereUsedLast) {
   Cache cache(10);
   for (int key = 0; key < 11; ++key) {
     EXPECT_TRUE(cache.take_old().empty());
     cache.add(key, std::to_string(key));
   }
-  ASSERT_NE(cache.find(0), nullptr);  // the oldest becomes the youngest
+  ASSERT_NE(cache.find(0), nullptr);  // the oldest entry becomes the newest one
   EXPECT_EQ(*cache.find(0), "0");
   const std::vector<std::string> old = cache.take_old();
   EXPECT_EQ(old.size(), 5u);
@@ -27,7 +27,7 @@ TEST(Recent, KeepsWhatWasUsedLast) {
   for (const int key : {0, 6, 7, 8, 9, 10}) EXPECT_NE(cache.find(key), nullptr) << key;
 }
 
-TEST(Recent, NeverHoldsMuchMoreThanTheMost) {
+TEST(Recent, HoldsLittleMoreThanTheMaximum) {
   Cache cache(100);
   size_t taken = 0;
   for (int key = 0; key < 10'000; ++key) {

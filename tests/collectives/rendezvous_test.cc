@@ -1,4 +1,4 @@
-// Tests which programs terminate without buffering.
+// Tests which programs terminate if messages are not buffered.
 #include "collectives/proof/rendezvous.h"
 
 #include <gmock/gmock.h>
@@ -41,7 +41,7 @@ TEST(Rendezvous, AnExchangeInPlaceNeedsACopy) {
   EXPECT_TRUE(ends_without_buffers(plans_of(Collective::all_to_all, programs, false)));
 }
 
-TEST(Rendezvous, WholeBuffersExchangedInPlaceNeedACopyPartsDoNot) {
+TEST(Rendezvous, WholeBuffersExchangedInPlaceNeedACopyAndPartsDoNot) {
   EXPECT_FALSE(ends(Collective::all_reduce, "one_shot", 2, true));
   EXPECT_TRUE(ends(Collective::all_reduce, "one_shot", 2, false));
   for (const int ranks : {2, 3, 5, 8}) {
@@ -50,7 +50,7 @@ TEST(Rendezvous, WholeBuffersExchangedInPlaceNeedACopyPartsDoNot) {
   }
 }
 
-// Returns the algorithms that need messages copied on four ranks.
+// Returns the algorithms of which, on four ranks, messages must be copied.
 std::vector<std::string> that_need_copies(bool in_place) {
   std::vector<std::string> names;
   for (const Algorithm* algorithm : all_algorithms()) {
@@ -64,7 +64,7 @@ std::vector<std::string> that_need_copies(bool in_place) {
   return names;
 }
 
-// Out of place, sent data is never overwritten.
+// Out of place, data that is being sent is never overwritten.
 TEST(Rendezvous, OutOfPlaceNoAlgorithmNeedsCopies) {
   EXPECT_THAT(that_need_copies(false), ::testing::IsEmpty());
 }

@@ -9,7 +9,7 @@
 namespace tutti::internal {
 namespace {
 
-// As in a program that prints an error and exits without destroying the file.
+// The process prints an error and exits without destroying the file.
 TEST(ReportFile, SurvivesTheEndOfTheProcess) {
   const std::string path = ::testing::TempDir() + "/report.json";
   const std::string text(64 << 20, 'x');

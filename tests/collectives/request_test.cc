@@ -1,4 +1,4 @@
-// Tests that errors in a call are found before anything is computed with it.
+// Tests that errors in a request are found before it is used.
 #include "collectives/request.h"
 
 #include <gmock/gmock.h>
@@ -19,12 +19,12 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int kRanks = 4;
-std::array<float, 64> memory;  // NOLINT: scratch for all
+std::array<float, 64> memory;  // NOLINT: used by all tests
 
 ConstBuffer in(uint64_t count) { return {memory.data(), count, DType::f32}; }
 Buffer out(uint64_t count) { return {memory.data(), count, DType::f32}; }
 
-// Returns the error, or "" if the request is accepted.
+// Returns the error of the request, or "" if it is accepted.
 std::string refusal(Request request, int rank = 1, int ranks = kRanks) {
   try {
     complete(request, rank, ranks);
@@ -35,9 +35,10 @@ std::string refusal(Request request, int rank = 1, int ranks = kRanks) {
   }
 }
 
-// Every collective with buffers of n elements per rank, and v-variants with blocks of n.
+// Returns every collective with buffers of n elements per rank, and the v-variants with blocks of n
+// elements.
 std::vector<Request> calls_of(uint64_t n) {
-  const uint64_t all = n * kRanks;  // may wrap around, as a caller's may
+  const uint64_t all = n * kRanks;  // may wrap around, as in a caller's program
   const Blocks blocks{.counts = {n, n, n, n}, .displacements = {}};
   return {Request::all_reduce(in(n), out(n), ReduceOp::sum),
           Request::all_gather(in(n), out(all)),
@@ -58,7 +59,7 @@ std::vector<Request> calls_of(uint64_t n) {
           Request::all_to_allv(in(all), blocks, out(all), blocks)};
 }
 
-TEST(Request, HonestCountsAreFine) {
+TEST(Request, ValidCountsAreAccepted) {
   for (const Request& request : calls_of(3)) EXPECT_EQ(refusal(request), "");
 }
 
@@ -67,7 +68,7 @@ TEST(Request, CountsThatNoMemoryHoldsAreRefused) {
                            (uint64_t{1} << 62) + 1, UINT64_MAX - 4, uint64_t{1} << 48,
                            uint64_t{1} << 46, uint64_t{1} << 40}) {
     for (const Request& request : calls_of(n)) {
-      // The remainder of an overflow in the caller's own arithmetic is a valid count.
+      // The caller's product wraps around, and the remainder is a valid count.
       const bool wrapped = request.collective == Collective::all_to_all && !request.uneven &&
                            n * kRanks / kRanks != n;
       if (wrapped) continue;
@@ -105,7 +106,7 @@ TEST(Request, LargeRangesWithoutMemoryAreRefused) {
   ::munmap(range, kBytes / 2);
 }
 
-TEST(Request, WhatARankHasNoUseForMayBeAnything) {
+TEST(Request, ArgumentsThatARankDoesNotUseAreIgnored) {
   const Blocks absurd{.counts = {UINT64_MAX, 1, UINT64_MAX}, .displacements = {UINT64_MAX}};
   const Buffer nowhere{nullptr, UINT64_MAX, DType::f32};
   Request gather = Request::gatherv(in(3), nowhere, absurd, 2);
@@ -117,13 +118,13 @@ TEST(Request, WhatARankHasNoUseForMayBeAnything) {
   complete(scatter, 1, kRanks);
   EXPECT_TRUE(scatter.input_blocks.empty());
   EXPECT_EQ(refusal(Request::gatherv(in(3), nowhere, {}, 2)), "");
-  // The buffer that is a single block must have no blocks.
+  // The buffer that is a single block ignores its block lengths.
   Request all_gather =
       Request::all_gatherv(in(3), out(12), {.counts = {3, 3, 3, 3}, .displacements = {}});
   all_gather.input_blocks = absurd;
   EXPECT_EQ(refusal(all_gather), "");
   EXPECT_EQ(refusal(Request::broadcast(as_const(nowhere), out(3), 2)), "");
-  // Not every collective has a variant with uneven blocks.
+  // A collective without a variant for uneven blocks ignores `uneven`.
   Request all_reduce = Request::all_reduce(in(3), out(3), ReduceOp::sum);
   all_reduce.uneven = true;
   all_reduce.input_blocks = absurd;
@@ -132,7 +133,7 @@ TEST(Request, WhatARankHasNoUseForMayBeAnything) {
   EXPECT_NE(refusal(all_reduce), "") << "not a call of no elements";
 }
 
-TEST(Request, BlocksMustBeAsManyAsRanks) {
+TEST(Request, ThereMustBeABlockForEachRank) {
   const Blocks three{.counts = {1, 1, 1}, .displacements = {}};
   EXPECT_THAT(refusal(Request::gatherv(in(1), out(3), three, 3), 3), HasSubstr("3 blocks for 4"));
   EXPECT_THAT(refusal(Request::reduce_scatterv(in(3), out(1), three, ReduceOp::sum), 3),
@@ -142,7 +143,7 @@ TEST(Request, BlocksMustBeAsManyAsRanks) {
               HasSubstr("1 displacements for 4"));
 }
 
-TEST(Request, ARankReceivesFromItselfWhatItSends) {
+TEST(Request, ARankReceivesFromItselfAsMuchAsItSends) {
   const Blocks one{.counts = {1, 1, 1, 1}, .displacements = {}};
   const Blocks two{.counts = {1, 2, 1, 1}, .displacements = {}};
   EXPECT_THAT(refusal(Request::all_to_allv(in(5), two, out(4), one)), HasSubstr("sends itself 2"));

@@ -1,5 +1,5 @@
-// Tests broadcast, reduce, gather, scatter, all_to_all, scan, exscan and barrier: the proved grade
-// of each algorithm, and the rounds and volume stated by its paper.
+// Tests the algorithms for broadcast, reduce, gather, scatter, all_to_all, scan, exscan and
+// barrier: the proved grade of each, and the rounds and volume stated in its paper.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,7 +42,8 @@ std::vector<const Algorithm*> algorithms() {
   return all;
 }
 
-// Every root and every group size that matters to the algorithm and that it supports.
+// Returns a shape for every root, and for every group size that the algorithm supports and that
+// changes its program.
 std::vector<Shape> shapes_of(const Algorithm& algorithm, int32_t ranks) {
   std::vector<Shape> shapes;
   const int32_t roots = has_root(algorithm.collective) ? ranks : 1;
@@ -158,7 +159,7 @@ TEST(RootedCatalogue, OffersADirectAlgorithmForUnevenBlocks) {
   }
 }
 
-// Algorithms that forward through a third rank must not be accepted as direct.
+// Algorithms that forward through a third rank are not direct.
 TEST(RootedCatalogue, ForwardingIsNotDirect) {
   for (const auto& [collective, name] :
        {std::pair{Collective::gather, "binomial"}, std::pair{Collective::scatter, "binomial"},
@@ -210,7 +211,7 @@ TEST(Knomial, TakesLogarithmicallyManyRoundsFromAnyRoot) {
   }
 }
 
-// A rank has at most k - 1 children per round.
+// A rank has at most k - 1 children in each round.
 TEST(Knomial, RootHasFewChildren) {
   for (const auto& [name, radix] :
        std::map<std::string, int32_t>{{"binomial", 2}, {"knomial_4", 4}, {"knomial_8", 8}}) {
@@ -222,8 +223,8 @@ TEST(Knomial, RootHasFewChildren) {
   }
 }
 
-// Every block travels once along each edge above it, and the root receives every block except its
-// own once.
+// Every block is sent once along each edge between its rank and the root. The root receives every
+// block except its own, once.
 TEST(Knomial, GatherAndScatterMoveWholeGroups) {
   for (const int32_t p : {2, 4, 8, 16, 32}) {
     for (const int32_t root : {0, 1, p - 1}) {
@@ -260,7 +261,7 @@ TEST(Chain, EveryRankSendsTheBufferOnceToItsNeighbour) {
   }
 }
 
-// Chunks are pipelined: the last one arrives one round after the first for each further chunk.
+// The chunks form a pipeline: each further chunk arrives one round later than the chunk before it.
 TEST(Chain, SeveralChunksFormAPipeline) {
   for (const int32_t p : {2, 3, 5, 8}) {
     for (const Collective collective : {Collective::broadcast, Collective::reduce}) {
@@ -277,7 +278,8 @@ TEST(Chain, SeveralChunksFormAPipeline) {
   }
 }
 
-// van de Geijn: log2 p + p - 1 rounds; no rank sends 2n, and none receives what it already has.
+// The algorithm of van de Geijn takes log2 p + p - 1 rounds. No rank sends 2n, and no rank receives
+// data that it already has.
 TEST(ScatterAllGather, MovesLittleFromAnyRoot) {
   for (int32_t p = 2; p <= kMaxRanks; ++p) {
     for (const int32_t root : {0, 1, p - 1}) {
@@ -296,10 +298,10 @@ TEST(DoubleTree, TwoShallowTreesHaveDifferentInnerNodes) {
   for (int32_t p = 2; p <= kMaxRanks; ++p) {
     for (const int32_t root : {0, p / 2, p - 1}) {
       for (const Collective collective : {Collective::broadcast, Collective::reduce}) {
-        // The root is above trees of the other ranks.
+        // The trees connect the ranks other than the root, which is above both trees.
         EXPECT_EQ(depth_of(collective, "double_tree", p, root), 1 + log2_down(p - 1));
         const std::vector<Program> programs = programs_of(collective, "double_tree", p, root);
-        EXPECT_EQ(messages_sent(programs), 2 * (p - 1));  // trees, edges
+        EXPECT_EQ(messages_sent(programs), 2 * (p - 1));  // two trees of p - 1 edges
         for (int32_t rank = 0; rank < p; ++rank) {
           const bool down = collective == Collective::broadcast;
           const int32_t halves =
@@ -325,7 +327,8 @@ TEST(TwoShotReduce, SharesTheArithmeticInTwoRounds) {
   }
 }
 
-// Rabenseifner: 2 log2 p rounds; every rank reduces n (p - 1)/p and sends at most 2n (p - 1)/p.
+// The algorithm of Rabenseifner takes 2 log2 p rounds. Every rank reduces n (p - 1)/p and sends at
+// most 2n (p - 1)/p.
 TEST(ScatterGatherReduce, SharesTheArithmeticInLogarithmicallyManyRounds) {
   for (const int32_t p : {2, 4, 8, 16, 32}) {
     for (int32_t root = 0; root < p; ++root) {
@@ -343,7 +346,7 @@ TEST(ScatterGatherReduce, SharesTheArithmeticInLogarithmicallyManyRounds) {
   EXPECT_NE(require_algorithm(Collective::reduce, "scatter_gather").supports({.ranks = 6}), "");
 }
 
-// In round k rank r sends to r + k and receives from r - k.
+// In round k, rank r sends to r + k and receives from r - k.
 TEST(Linear, AllToAllHasADifferentReceiverForEveryRankInARound) {
   for (int32_t p = 2; p <= kMaxRanks; ++p) {
     const std::vector<Program> programs = programs_of(Collective::all_to_all, "linear", p);
@@ -367,7 +370,7 @@ TEST(AllToAllBruck, SendsHalfOfTheBlocksInLogarithmicallyManyMessages) {
     EXPECT_LE(depth_of(Collective::all_to_all, "bruck", p), log2_up(p));
     for (const Program& program : programs_of(Collective::all_to_all, "bruck", p)) {
       EXPECT_EQ(messages_sent(program), log2_up(p));
-      int32_t bits = 0;  // bits of all distances
+      int32_t bits = 0;  // total number of bits set in all distances
       for (int32_t i = 1; i < p; ++i) bits += std::popcount(static_cast<uint32_t>(i));
       EXPECT_EQ(chunks_sent(program), bits);
       EXPECT_LE(program.chunks_per_message, p / 2);
@@ -409,8 +412,8 @@ TEST(RecursiveDoublingScan, TakesLogarithmicallyManyRounds) {
       for (const Program& program : programs) {
         EXPECT_LE(messages_sent(program), log2_up(p));
       }
-      // Each round sends the left group's total to every rank of the right group; only totals that
-      // ranks further right need are sent back.
+      // In each round, every rank of the right group receives the total of the left group. In the
+      // other direction, a total is sent only if ranks further right need it.
       int32_t messages = 0;
       for (int32_t half = 1; half < p; half *= 2) {
         for (int32_t rank = 0; rank < p; ++rank) {

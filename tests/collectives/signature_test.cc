@@ -1,4 +1,4 @@
-// Tests the call signature in every message's header.
+// Tests the call signature in the header of every message.
 #include "collectives/runtime/calls/signature.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ TEST(Signature, KeepsEveryBitOfEveryField) {
   }
 }
 
-TEST(Signature, GarbageIsNamedAsSuch) {
+TEST(Signature, GarbageIsReportedAsSuch) {
   EXPECT_THAT(to_string(decode({~uint64_t{0}, ~uint64_t{0}})), testing::HasSubstr("garbled"));
 }
 

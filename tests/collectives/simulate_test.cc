@@ -1,5 +1,5 @@
-// Tests simulated collectives: formulas of the literature on idle networks, shared, slow and failed
-// links, late and dead ranks, and ranks that are walked as one.
+// Tests simulated collectives: formulas of the literature on idle networks; shared, slow and failed
+// links; late and dead ranks; and ranks that are simulated as one.
 #include "collectives/simulate/simulate.h"
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ struct Case {
   int alike = 1;
 };
 
-// One network, whose links may fail, and one algorithm.
+// A network, whose links may fail, and an algorithm to simulate on it.
 class Play {
  public:
   explicit Play(const Case& c)
@@ -64,7 +64,7 @@ double ring_us(int ranks, double bytes, double alpha_us, double GBps) {
   return 2 * (alpha_us * (ranks - 1) + bytes / GBps * 1e-3 * (ranks - 1) / ranks);
 }
 
-// The closed form of round-based programs equals their step-by-step simulation.
+// The closed form for round-based programs must equal their step-by-step simulation.
 TEST(Rounds, TakeTheTimeOfTheirSimulation) {
   const std::pair<Collective, const char*> programs[] = {{Collective::all_reduce, "ring"},
                                                          {Collective::all_gather, "ring"},
@@ -91,7 +91,7 @@ TEST(Rounds, TakeTheTimeOfTheirSimulation) {
   }
 }
 
-TEST(Rounds, OnlyProgramsWithEqualRoundsHaveThem) {
+TEST(Rounds, OnlyProgramsWithEqualRoundsHaveAClosedForm) {
   const Shape shape{.ranks = 8};
   for (const auto& [collective, name] : {std::pair(Collective::all_reduce, "halving_doubling"),
                                          {Collective::all_gather, "bruck"},
@@ -110,7 +110,7 @@ TEST(Simulate, ARingOnAnIdleNetworkTakesTheTimeOfItsFormula) {
       Play ring({cat("ring:", ranks, ",bandwidth=25,latency=3us")});
       const double expected = ring_us(ranks, bytes, 3, 25);
       EXPECT_NEAR(ring.time(bytes), expected, 1e-12 * expected * ranks) << ranks << ", " << bytes;
-      // Over a switch, each path has two links.
+      // Over a switch, a path consists of two links.
       Play star({cat("switch:", ranks, ",bandwidth=25,latency=1.5us")});
       EXPECT_NEAR(star.time(bytes), expected, 1e-12 * expected * ranks) << ranks << ", " << bytes;
     }
@@ -150,15 +150,16 @@ TEST(Simulate, SlicesOfATreeOverlap) {
 }
 
 TEST(Simulate, FlowsShareALink) {
-  // Two leaves with one link in between: four flows in each direction at a time.
+  // There is one link between two leaves. In one of three rounds, four flows in each direction
+  // share it.
   Play thin({"fat-tree:hosts=8,per-leaf=4,up=1,latency=0", "recursive_doubling"});
-  // Two rounds inside a leaf, one over the link.
+  // Two rounds stay inside a leaf; one uses the link.
   EXPECT_NEAR(thin.time(1e8), (2 + 4) * 1e8 / 50e3, 1e-6);
   Play wide({"fat-tree:hosts=8,per-leaf=4,up=4,latency=0", "recursive_doubling"});
   EXPECT_NEAR(wide.time(1e8), 3 * 1e8 / 50e3, 1e-6);
 }
 
-TEST(Simulate, EveryByteThatAnAlgorithmSendsIsCounted) {
+TEST(Simulate, CountsEveryByteThatAnAlgorithmSends) {
   for (const char* name : {"ring", "halving_doubling"}) {
     Play play({"switch:8", name});
     SimulationOptions options;
@@ -199,14 +200,14 @@ TEST(Simulate, DifferentRanksAreSimulatedSeparately) {
   }
 }
 
-TEST(Simulate, ASlowLinkHoldsARingUp) {
+TEST(Simulate, ASlowLinkDelaysARing) {
   Play play({"ring:8,bandwidth=50,latency=0"});
   const double usual = play.time(1e8);
   play.network.slow(play.network.links_named("host2-host3")[0], 4);
   EXPECT_NEAR(play.time(1e8), 4 * usual, 0.1 * usual);
 }
 
-TEST(Simulate, AStragglerIsWaitedFor) {
+TEST(Simulate, OtherRanksWaitForAStraggler) {
   Play play({"switch:8"});
   SimulationOptions options;
   options.bytes = 1e6;
@@ -227,7 +228,7 @@ TEST(Simulate, AFailedLinkIsAvoided) {
   EXPECT_LT(round, 10 * usual);
 }
 
-// Four hosts, each with a card on each of two switches.
+// There are four hosts. Each has a card on each of two switches.
 TEST(Simulate, HostsWithTwoCardsUseBoth) {
   std::string file = "6 2 8\n4 5\n";
   for (int host = 0; host < 4; ++host) {
@@ -266,14 +267,14 @@ std::string error_of(const Run& run, ErrorCode code) {
   return "";
 }
 
-TEST(Simulate, NamesWhoIsCutOff) {
+TEST(Simulate, NamesARankThatIsCutOff) {
   Play play({"switch:4"});
   play.network.fail(play.network.links_named("host2-switch")[0]);
   const std::string what = error_of([&] { play.time(100); }, ErrorCode::connection_lost);
   EXPECT_THAT(what, AllOf(HasSubstr("rank 2"), HasSubstr("cut off")));
 }
 
-TEST(Simulate, NamesWhoWaitsForAFailedRank) {
+TEST(Simulate, NamesARankThatWaitsForAFailedRank) {
   Play play({"switch:6"});
   SimulationOptions options;
   options.bytes = 100;
@@ -300,7 +301,7 @@ TEST(Simulate, TheSameSeedGivesTheSameTime) {
   EXPECT_NEAR(time(1, 0.1), usual, 0.25 * usual) << "messages that meet make it a little more";
 }
 
-TEST(Simulate, ProcessorsTakeTheirTimeWhereAsked) {
+TEST(Simulate, ProcessorsTakeTheirTimeIfRequested) {
   Play play({"switch:4,bandwidth=50,latency=0"});
   SimulationOptions options;
   options.bytes = 4e6;
@@ -313,7 +314,7 @@ TEST(Simulate, ProcessorsTakeTheirTimeWhereAsked) {
       << "three parts of 1 MB are reduced";
 }
 
-TEST(Simulate, GivesUpWhatTakesTooLong) {
+TEST(Simulate, StopsSimulationsThatTakeTooLong) {
   Play play({"switch:4"});
   SimulationOptions options;
   options.bytes = 1e9;
@@ -321,7 +322,7 @@ TEST(Simulate, GivesUpWhatTakesTooLong) {
   EXPECT_TRUE(std::isinf(play.run(options).time_us));
 }
 
-TEST(Simulate, RefusesWhatIsTooLongToWalk) {
+TEST(Simulate, RefusesSimulationsThatWouldTakeTooLong) {
   const Network network(parse_structure("switch:64", {}));
   const Shape shape{.ranks = 64, .layout = Layout::of(network.places(64))};
   const std::string what = error_of(
@@ -334,8 +335,8 @@ TEST(Simulate, RefusesWhatIsTooLongToWalk) {
               AllOf(HasSubstr("limit is 1000 steps"), HasSubstr("let Tutti choose the algorithm")));
 }
 
-// The collective starts at once, or after all ranks have computed for some time.
-TEST(Simulate, CollectivesInAJointScheduleTakeWhatTheyTakeAlone) {
+// The collective starts at time 0, or after all ranks have computed for some time.
+TEST(Simulate, CollectivesInAJointScheduleTakeTheTimeTheyTakeAlone) {
   for (const char* name : {"ring", "halving_doubling", "hierarchical", "double_binary_tree"}) {
     SCOPED_TRACE(name);
     Play play({"fat-tree:hosts=8,per-leaf=4,up=2,gpus=4", name});
@@ -373,7 +374,7 @@ TEST(Simulate, StepsOfAJointScheduleFollowEachOther) {
   EXPECT_DOUBLE_EQ(simulate(schedule, network, options).time_us, 40 + 7);
 }
 
-// Every algorithm of the catalogue terminates on ranks that share links unevenly.
+// Every algorithm of the catalogue must terminate on ranks that share links unevenly.
 TEST(Simulate, EveryAlgorithmEnds) {
   int played = 0;
   for (const Collective collective : kCollectivesWithAlgorithms) {
@@ -398,7 +399,8 @@ TEST(Simulate, EveryAlgorithmEnds) {
   EXPECT_GT(played, 150);
 }
 
-// A part of a host cannot represent the whole host, so such networks use one rank's estimate.
+// A part of a host cannot represent a whole host, so that the candidates for such a network are
+// ordered by the estimate for one rank.
 TEST(Simulate, CandidatesForFewLargeHostsStayWithinTheNetwork) {
   Network network(parse_structure("switch:6000;ring:2", {}));
   ASSERT_EQ(network.alike_group_size(), 6000);
@@ -409,8 +411,8 @@ TEST(Simulate, CandidatesForFewLargeHostsStayWithinTheNetwork) {
   EXPECT_TRUE(std::isfinite(candidates.front().rough_us));
 }
 
-// One rank's sends do not show the length of a chain.
-TEST(Simulate, CandidatesForManyRanksAreSortedByWhatFewOfThemTake) {
+// The sends of a single rank do not show the length of a chain.
+TEST(Simulate, CandidatesForManyRanksAreSortedByTheTimesOfAFewRanks) {
   const Case c{.network = "fat-tree:hosts=1500,gpus=8", .collective = Collective::broadcast};
   Network network(parse_structure(c.network, {}));
   const Shape shape{.ranks = 12'000, .layout = Layout::of(network.places(12'000))};
@@ -427,7 +429,7 @@ TEST(Simulate, CandidatesForManyRanksAreSortedByWhatFewOfThemTake) {
   }
 }
 
-TEST(Simulate, CandidatesAreSortedAndLeaveOutWhatIsTooLong) {
+TEST(Simulate, CandidatesAreSortedAndExcludeLongSimulations) {
   Network network(parse_structure("switch:64", {}));
   const Shape shape{.ranks = 64, .layout = Layout::of(network.places(64))};
   const auto candidates =

@@ -1,5 +1,4 @@
-// Tests the stall watch in isolation: four watches answer each other's questions without a
-// communicator.
+// Tests the stall watch without a communicator. Four watches answer each other's questions.
 #include "collectives/runtime/waiting/stall_watch.h"
 
 #include <gmock/gmock.h>
@@ -17,8 +16,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Ranks 0 to 3 of a communicator are ranks 10 to 13 of the job. A question is answered at once by
-// the ranks that answer.
+// Ranks 0 to 3 of a communicator are ranks 10 to 13 of the job. A rank that answers a question
+// answers immediately.
 class StallWatchTest : public ::testing::Test {
  protected:
   StallWatchTest() {
@@ -41,7 +40,7 @@ class StallWatchTest : public ::testing::Test {
   void call(int rank, uint32_t number, uint64_t count = 4) {
     recorders_[rank].started(number, encode(sum_of(count)), ticks());
   }
-  // Returns the ranks asked since the last call, each of which answers.
+  // Returns the ranks that `asker` has asked since the last call. Each of them answers.
   std::vector<int> answered(int asker) {
     std::vector<int> peers;
     for (const auto& [peer, call] : std::exchange(asked_, {})) {
@@ -52,7 +51,8 @@ class StallWatchTest : public ::testing::Test {
   }
 
   const std::vector<int> members_{10, 11, 12, 13};
-  std::vector<int> ways_{10, 11, 12, 13};  // by rank, the rank of the job that leads to it
+  // Indexed by rank: the job rank through which the rank is reached.
+  std::vector<int> ways_{10, 11, 12, 13};
   int silent_ = -1;
   std::deque<FlightRecorder> recorders_;
   std::deque<StallWatch> watches_;
@@ -83,7 +83,8 @@ TEST_F(StallWatchTest, FollowsTheChainToItsEnd) {
   EXPECT_THAT(watches_[0].waits_for(), ElementsAre(1));
 }
 
-// Both ranks wait for a message of the other. Rank 1 has not taken a message that has arrived.
+// Each of two ranks waits for a message of the other. Rank 1 has not taken a message that has
+// arrived.
 TEST_F(StallWatchTest, NamesTheRankThatCouldProceed) {
   for (const int rank : {0, 1}) {
     call(rank, 7);
@@ -103,7 +104,7 @@ TEST_F(StallWatchTest, NamesTheRankThatCouldProceed) {
   }
 }
 
-// Ranks wait in a ring (0 for 2, 2 for 1, 1 for 0), so no rank is at the end of the chain.
+// Ranks wait in a ring (0 for 2, 2 for 1, 1 for 0), so that the chain has no end.
 TEST_F(StallWatchTest, NamesTheRankOfACycleThatCouldProceed) {
   const auto culprits = [this](const std::vector<std::vector<Exchange>>& exchanges) {
     for (const int rank : {0, 1, 2}) {
@@ -122,17 +123,17 @@ TEST_F(StallWatchTest, NamesTheRankOfACycleThatCouldProceed) {
     }
     return found;
   };
-  // Each rank has sent a message to the next one, and only rank 1 has not taken its message.
+  // Each rank has sent a message to the next one. Only rank 1 has not taken its message.
   EXPECT_THAT(culprits({{{.peer = 1, .sent = 2}, {.peer = 2, .received = 1, .to_receive = true}},
                         {{.peer = 2, .sent = 1}, {.peer = 0, .received = 1, .to_receive = true}},
                         {{.peer = 0, .sent = 1}, {.peer = 1, .received = 1, .to_receive = true}}}),
               ElementsAre(11, 11, 11));
-  // Rank 2 waits for room, though rank 0 has taken all that it sent.
+  // Rank 2 waits for room, although rank 0 has taken all messages of rank 2.
   EXPECT_THAT(culprits({{{.peer = 1, .sent = 1}, {.peer = 2, .received = 1, .to_receive = true}},
                         {{.peer = 2, .sent = 1}, {.peer = 0, .received = 1, .to_receive = true}},
                         {{.peer = 0, .sent = 1, .to_send = true}, {.peer = 1, .received = 1}}}),
               ElementsAre(12, 12, 12));
-  // Nothing shows which rank could proceed, because rank 0's message may still be in flight.
+  // It is unknown which rank could proceed, because the message of rank 0 may still be in flight.
   EXPECT_THAT(culprits({{{.peer = 1, .sent = 2, .has_unsent = true},
                          {.peer = 2, .received = 1, .to_receive = true}},
                         {{.peer = 2, .sent = 1}, {.peer = 0, .received = 1, .to_receive = true}},
@@ -140,7 +141,7 @@ TEST_F(StallWatchTest, NamesTheRankOfACycleThatCouldProceed) {
               ElementsAre(11, 12, 10));
 }
 
-TEST_F(StallWatchTest, ARankInACallThatItsPeerHasFinishedIsNamed) {
+TEST_F(StallWatchTest, NamesARankInACallThatItsPeerHasFinished) {
   call(0, 7);
   call(1, 7);
   call(1, 8);
@@ -153,7 +154,8 @@ TEST_F(StallWatchTest, ARankInACallThatItsPeerHasFinishedIsNamed) {
   EXPECT_THAT(found.text, ::testing::HasSubstr("R10 is still in call 7, which R11 has finished"));
 }
 
-// Rank 0 has lent a message to 1, which has read it and finished, and to 2, which makes no call.
+// Rank 0 has lent a message to rank 1, which has read it and finished, and to rank 2, which makes
+// no call.
 TEST_F(StallWatchTest, ARankThatWaitsForTheSecondReaderIsNotToBlame) {
   call(0, 7);
   call(1, 7);
@@ -196,15 +198,15 @@ TEST_F(StallWatchTest, FindsACallWithOtherArguments) {
   EXPECT_FALSE(watches_[0].mismatch(4, sum_of(4)));
 }
 
-TEST_F(StallWatchTest, AnEmptyAnswerIsADestroyedCommunicator) {
+TEST_F(StallWatchTest, AnEmptyAnswerMeansADestroyedCommunicator) {
   watches_[0].ask({1, 2}, 1, true);
   watches_[0].note_answer(1, 1, "");
   watches_[0].note_answer(2, 1, "nonsense");
-  watches_[0].note_answer(3, 2, "");  // to the question of another call
+  watches_[0].note_answer(3, 2, "");  // answers a question about another call
   EXPECT_THAT(watches_[0].destroyed(), ElementsAre(1));
 }
 
-TEST_F(StallWatchTest, AnswersOfOneStallAreNotThoseOfTheNext) {
+TEST_F(StallWatchTest, AnswersAboutOneStallDoNotCountForTheNext) {
   call(1, 1);
   watches_[0].ask({1}, 1, true);
   answered(0);
@@ -227,7 +229,7 @@ TEST_F(StallWatchTest, MessagesHaveNoNumbers) {
   EXPECT_EQ(watches_[0].explain({0}, true).culprit, -1) << "this rank itself";
 }
 
-TEST_F(StallWatchTest, ALateRankIsNewsAfterThreeCallsInARow) {
+TEST_F(StallWatchTest, ReportsALateRankAfterThreeCallsInARow) {
   EXPECT_FALSE(watches_[0].note_late(1, 11));
   EXPECT_TRUE(watches_[0].knows_late(1));
   EXPECT_FALSE(watches_[0].note_late(2, 11));

@@ -1,4 +1,4 @@
-// Tests the plans of all ranks as one graph of steps.
+// Tests graphs of the steps in the plans of all ranks.
 #include "collectives/program/step_graph.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ std::vector<Plan> plans(std::vector<std::vector<Step>> all) {
   return made;
 }
 
-TEST(StepGraph, TheKthMessageIsTheKthThatIsReceived) {
+TEST(StepGraph, TheKthMessageSentIsTheKthReceived) {
   //            rank 0: steps 0 and 1             rank 1: 2 and 3           rank 2: 4
   const StepGraph graph = make_step_graph(
       plans({{send({1, 2}, 0), send({1}, 1)}, {recv(0, 0), recv(0, 1)}, {recv(0, 2)}}));
@@ -59,7 +59,7 @@ TEST(StepGraph, WhatIsSentMustBeReceived) {
       << "somebody else receives it";
 }
 
-TEST(StepGraph, EveryStepHasItsTurnInWhateverOrder) {
+TEST(StepGraph, EveryStepHasItsTurnInAnyOrder) {
   std::mt19937 random(7);
   for (const Algorithm& algorithm : built_in_algorithms()) {
     for (const int32_t ranks : {2, 3, 4, 8}) {

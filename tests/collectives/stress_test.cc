@@ -1,6 +1,6 @@
-// Tests many communicators at once with several calls in flight on each, from two threads per rank,
-// which visit the communicators and wait for the calls in their own orders: nothing deadlocks,
-// every result is right and nothing is left over.
+// Tests many communicators at once, with several calls in flight on each. Two threads per rank
+// visit the communicators, and wait for the calls, in different orders. No call may deadlock, every
+// result must be right, and no resource may remain.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,14 +29,14 @@ using testing::Random;
 using testing::RankCall;
 
 constexpr int kRanks = 16;
-constexpr uint64_t kLargest = 8 << 10;  // bytes of a block
+constexpr uint64_t kLargest = 8 << 10;  // bytes per block
 
 struct Member {
   Communicator comm;
-  uint64_t seed = 0;  // the same on all its ranks
+  uint64_t seed = 0;  // the same on all ranks of the communicator
 };
 
-// Groupings of the ranks, round after round; 64 communicators in total.
+// Returns the colours of the splits in each round. They create 64 communicators in total.
 const std::vector<std::function<int(int)>>& splits() {
   static const std::vector<std::function<int(int)>> all = {
       [](int) { return 0; },        [](int) { return 0; },
@@ -52,7 +52,7 @@ const std::vector<std::function<int(int)>>& splits() {
 }
 
 int communicators_in(size_t rounds) {
-  int count = 1;  // the world
+  int count = 1;  // counts the world
   for (size_t i = 0; i < rounds; ++i) {
     std::vector<int> colors(kRanks);
     for (int r = 0; r < kRanks; ++r) colors[r] = splits()[i](r);
@@ -73,7 +73,7 @@ std::vector<Member> join_all(const Job& job, size_t rounds) {
   return members;
 }
 
-// The calls of one rank on one communicator in one round.
+// The calls of one rank on one communicator, in one round.
 class Round {
  public:
   Round(Communicator& comm, uint64_t seed) : comm_(comm), seed_(seed) {
@@ -115,7 +115,7 @@ class Round {
   std::vector<RankCall> calls_;
 };
 
-// Body of one thread of a rank, with its communicators.
+// The body of one thread of a rank. It calls on the communicators of `members`.
 void call_in_rounds(std::vector<Member> members, int rounds, uint64_t order) {
   std::mt19937_64 shuffler(order);
   for (int i = 0; i < rounds; ++i) {
@@ -133,7 +133,7 @@ void call_in_rounds(std::vector<Member> members, int rounds, uint64_t order) {
 
 void run_rank(const Job& job, size_t splits, int rounds) {
   const std::vector<Member> members = join_all(job, splits);
-  // Every rank's threads get the same share of the communicators.
+  // The first threads of all ranks have the same communicators, and so have the second ones.
   std::vector<std::vector<Member>> shares(2);
   for (size_t i = 0; i < members.size(); ++i) shares[i % 2].push_back(members[i]);
   std::exception_ptr failure;
@@ -159,13 +159,13 @@ INSTANTIATE_TEST_SUITE_P(Both, Stress, ::testing::Values("shm", "tcp"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(Stress, ManyCommunicatorsAtOnce) {
-  // Over TCP each pair of ranks has a socket per communicator, so fewer communicators are made.
+  // Over TCP, fewer communicators are made, because each needs a socket per pair of ranks.
   const bool shm = GetParam() == "shm";
   const size_t rounds_of_splits = shm ? splits().size() : 4;
   EXPECT_EQ(communicators_in(splits().size()), 64);
   testing::run_ranks(kRanks, [](const Job& job) {
     run_rank(job, 0, 1);
-  });  // opens permanent descriptors and threads
+  });  // opens descriptors and threads that stay open
   const size_t descriptors = testing::open_descriptors();
   const size_t threads = testing::running_threads();
   testing::run_ranks(kRanks,

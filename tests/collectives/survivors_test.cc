@@ -1,4 +1,4 @@
-// Tests deaths of ranks after which the survivors continue. Ranks are processes.
+// Tests that survivors continue after deaths of ranks. Ranks are processes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -32,7 +32,8 @@ using ::testing::HasSubstr;
 
 using Body = std::function<std::string(Communicator&)>;
 
-// Returns the result or exception text of each rank's body; empty for dead ranks.
+// Runs `body` on all ranks. Returns the result or exception text of each rank, which is empty for a
+// dead rank.
 std::vector<std::string> run_processes(int size, const std::string& transport, const Body& body,
                                        int spares = 0) {
   testing::LocalRendezvous rendezvous;
@@ -80,8 +81,8 @@ std::string sum_text(const Communicator& comm, const std::vector<int64_t>& value
   return cat(comm.size(), " ranks, sum ", values.front(), " to ", values.back());
 }
 
-// Retries an all-reduce over the surviving ranks until it succeeds, with spares that fill them up
-// to `strength`. Returns the sum as text.
+// Repeats an all-reduce with the surviving ranks until it succeeds. Spare processes join until
+// there are `strength` ranks. Returns the sum as text.
 std::string sum_of_survivors(Communicator comm, int rank_of_world, int strength = 0) {
   for (;;) {
     try {
@@ -102,7 +103,7 @@ std::string expected(int size, const std::vector<int>& dead) {
   return cat(size - static_cast<int>(dead.size()), " ranks, sum ", sum, " to ", sum);
 }
 
-// Returns this rank's rank in the job.
+// Returns the number of this rank in the job.
 int job_rank_of(Communicator& comm) {
   for (int rank = 0;; ++rank) {
     if (comm.member(rank) == comm.rank()) return rank;
@@ -113,7 +114,8 @@ bool has(const std::vector<int>& ranks, int rank) {
   return std::ranges::find(ranks, rank) != ranks.end();
 }
 
-// A barrier before ranks die: the first rank to pass it may die before the others have passed.
+// Waits in a barrier before ranks die. The first rank that leaves the barrier may die before the
+// other ranks leave it.
 void meet(Communicator& world) {
   try {
     world.barrier();
@@ -143,7 +145,7 @@ TEST_P(Survivors, ContinueWithoutTheDead) {
   }
 }
 
-// Ranks die one after another, down to the last.
+// Ranks die one after another, until one is left.
 TEST_P(Survivors, ContinueAfterEachDeath) {
   constexpr int kRanks = 5;
   const std::vector<std::string> texts = run_processes(kRanks, GetParam(), [](Communicator& world) {
@@ -159,7 +161,7 @@ TEST_P(Survivors, ContinueAfterEachDeath) {
             one = {1};
             comm.all_reduce(std::span(one));
           }
-          // A rank that has not yet learned of the death gets here again.
+          // A rank that has not yet noticed the death repeats this.
           done = one.front() == comm.size() && comm.size() < world.size();
           if (done) text += cat(one.front(), " ");
         } catch (const Error&) {
@@ -173,7 +175,7 @@ TEST_P(Survivors, ContinueAfterEachDeath) {
   EXPECT_EQ(texts[2], "4 3 2 1 ");
 }
 
-// Further ranks die while the first death is handled.
+// Further ranks die while the survivors handle the first death.
 TEST_P(Survivors, ContinueWhenSomeDieInShrink) {
   constexpr int kRanks = 6;
   for (int step = 0; step < 16; ++step) {
@@ -190,8 +192,8 @@ TEST_P(Survivors, ContinueWhenSomeDieInShrink) {
                 die();
               }).detach();
             }
-            // Some ranks may have completed before the second death, others not; all ranks agree on
-            // that.
+            // Some ranks may have completed before the second death, and others not. All ranks must
+            // agree on which.
             for (Communicator comm = world;; comm = comm.shrink()) {
               std::string text;
               try {
@@ -212,7 +214,7 @@ TEST_P(Survivors, ContinueWhenSomeDieInShrink) {
   }
 }
 
-// The second death is reported as itself, not as an exclusion by the others.
+// The second death must be reported as such, not as an exclusion of the dead rank by the others.
 TEST_P(Survivors, ReportASecondDeathAsItself) {
   const std::vector<std::string> texts = run_processes(5, GetParam(), [](Communicator& world) {
     meet(world);
@@ -230,7 +232,7 @@ TEST_P(Survivors, ReportASecondDeathAsItself) {
   for (const int rank : {0, 2, 3}) EXPECT_EQ(texts[rank], "rank 1");
 }
 
-TEST_P(Survivors, AgreeOnFlagsAndOnWhoIsLeft) {
+TEST_P(Survivors, AgreeOnFlagsAndOnTheSurvivors) {
   const std::vector<std::string> texts = run_processes(4, GetParam(), [](Communicator& world) {
     if (world.rank() == 1) die();
     const Agreement agreement = world.agree(world.rank() == 3 ? 6 : 12);
@@ -243,7 +245,7 @@ std::string text_of(const Membership& membership) {
   return cat("epoch ", membership.epoch, " members ", membership.digest);
 }
 
-// Newcomers have the membership number as well, although they took no part in earlier changes.
+// Newcomers have the same membership number, although they did not take part in earlier changes.
 TEST_P(Survivors, HaveOneMembershipThatEachChangeRaises) {
   constexpr int kRanks = 4;
   const std::vector<std::string> texts = run_processes(
@@ -271,7 +273,7 @@ TEST_P(Survivors, HaveOneMembershipThatEachChangeRaises) {
   for (const int rank : {2, 3, 4}) EXPECT_EQ(texts[rank], texts[0]) << "rank " << rank;
 }
 
-// Without a launcher, it is unknown whether the others have ended or are cut off.
+// Without a launcher, survivors do not know whether the other ranks have ended or are cut off.
 TEST_P(Survivors, MinoritiesDoNotContinue) {
   const std::vector<std::string> texts = run_processes(5, GetParam(), [](Communicator& world) {
     meet(world);
@@ -297,7 +299,7 @@ TEST_P(Survivors, GrowBackToFullStrength) {
     std::vector<std::string> texts = run_processes(
         size, GetParam(),
         [&, ranks = ranks, dead = dead](Communicator& world) {
-          // A newcomer has a higher rank than the others.
+          // Newcomers have higher ranks than the others.
           const int own = job_rank_of(world);
           if (own < ranks) meet(world);
           if (has(dead, own)) die();
@@ -348,7 +350,7 @@ TEST_P(Survivors, RefuseToGrowAPartOfTheJob) {
   EXPECT_THAT(texts[2], HasSubstr("is active in the job, but is not a member of the communicator"));
 }
 
-// Sanitizers keep freed memory and records of accesses.
+// Sanitizers keep freed memory, and records of accesses.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kSanitizerTakesMemory = true;
 #else
@@ -389,7 +391,7 @@ TEST_P(Survivors, LeaveNothingBehindInManyCycles) {
   for (const std::string& text : texts) EXPECT_EQ(text, "well");
 }
 
-TEST_P(Survivors, ShrinkWithoutADeathToo) {
+TEST_P(Survivors, ShrinkWithoutADeath) {
   const std::vector<std::string> texts = run_processes(3, GetParam(), [](Communicator& world) {
     std::string text;
     for (int cycle = 0; cycle < 20; ++cycle) world = world.shrink();

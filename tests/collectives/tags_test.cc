@@ -1,4 +1,5 @@
-// Tests messages with tags, from any source, shorter than their receives, and probes.
+// Tests messages with tags, receives from any source, messages that are shorter than their
+// receives, and probes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +29,7 @@ using Values = std::vector<int32_t>;
 ConstBuffer from(const Values& values) { return const_buffer_of(std::span<const int32_t>(values)); }
 Buffer into(Values& values) { return buffer_of(std::span(values)); }
 
-// Returns `count` values that identify the message.
+// Returns `count` values that differ between messages.
 Values message(size_t count, int which) {
   Values values(count);
   std::iota(values.begin(), values.end(), which * 1000);
@@ -52,7 +53,7 @@ class Tags : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(All, Tags, ::testing::Values("shm", "tcp", "ucx", "ofi"),
                          [](const auto& info) { return info.param; });
 
-// A few kilobytes, and lengths of many slices.
+// Some messages have a few kilobytes, others many slices.
 const std::vector<size_t> kCounts = {0, 1, 7, 1000, 50'001, 1'000'000};
 
 TEST_P(Tags, SelectMessagesInAnyOrder) {
@@ -78,7 +79,7 @@ TEST_P(Tags, SelectMessagesInAnyOrder) {
   });
 }
 
-TEST_P(Tags, GoFromLibraryMemoryAsWell) {
+TEST_P(Tags, WorkFromLibraryMemory) {
   constexpr size_t kCount = 1'000'000;
   testing::run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -104,13 +105,13 @@ TEST_P(Tags, GoFromLibraryMemoryAsWell) {
   });
 }
 
-// Early and late messages, from this rank and from others, received from any source.
+// Receives from any source match messages that arrive early or late, from this rank or from others.
 TEST_P(Tags, ReceivesThatReduceCombine) {
   testing::run_ranks(3, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     for (const size_t count : kCounts) {
       for (int tag = 0; tag < 2; ++tag) {
-        if (tag == 1) comm.barrier();  // the second message is there before it is asked for
+        if (tag == 1) comm.barrier();  // the second message arrives before it is received
         std::vector<Work> works;
         const Values out = message(count, job.rank);
         works.push_back(comm.send_async(from(out), 0, {.tag = tag}));
@@ -141,7 +142,7 @@ TEST_P(Tags, ReceivesThatReduceCombine) {
   });
 }
 
-TEST_P(Tags, ReceivesThatReduceTravelInOtherFormats) {
+TEST_P(Tags, ReceivesThatReduceWorkWithOtherWireFormats) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     std::vector<float> values(100, static_cast<float>(job.rank + 1));
@@ -181,7 +182,7 @@ TEST_P(Tags, ComeFromAnySource) {
   }
 }
 
-// The receives are posted before any send: each message matches the oldest receive that accepts it.
+// The receives are posted before any send. Each message matches the oldest receive that accepts it.
 TEST_P(Tags, GoToTheOldestReceiveThatAcceptsThem) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -239,7 +240,7 @@ TEST_P(Tags, ProbesFindMessagesBeforeTheyAreReceived) {
       }
     } else {
       for (const size_t count : kCounts) {
-        // The second message of each sender, behind the first.
+        // The second message of each sender, which follows its first one.
         for (const int source : {2, 1}) {
           EXPECT_EQ(comm.await_message(source, 9), info(source, 9, count + 1));
           EXPECT_EQ(comm.probe(source, 9), info(source, 9, count + 1));
@@ -262,8 +263,8 @@ TEST_P(Tags, ProbesFindMessagesBeforeTheyAreReceived) {
   });
 }
 
-// Each rank sends to all ranks including itself and receives in its own order: messages of one
-// source and tag keep their order, whatever else is requested.
+// Each rank sends to all ranks including itself, and receives in its own order. Messages of one
+// source and tag must keep their order, whatever else is received.
 TEST_P(Tags, KeepTheirOrderAmongThoseThatMatch) {
   for (const uint32_t seed : {1, 2, 3, 4, 5}) {
     testing::run_ranks(4, [seed](const Job& job) {
@@ -271,7 +272,8 @@ TEST_P(Tags, KeepTheirOrderAmongThoseThatMatch) {
       constexpr int kMessages = 40;
       constexpr int kMostTags = 3;
       std::minstd_rand random(seed * 100 + static_cast<uint32_t>(comm.rank()));
-      // The pair of ranks and the number determine the message, so all ranks know it.
+      // The length and tag of a message are functions of its source, destination and number, so
+      // that all ranks know them.
       const auto shape = [&](int source, int to, int number) {
         std::minstd_rand own(seed * 7919 + static_cast<uint32_t>(source * 977 + to * 31 + number));
         own.discard(3);
@@ -367,7 +369,7 @@ TEST_P(Tags, MessagesThatNobodySendsAreReported) {
       << text;
 }
 
-TEST_P(Tags, ReceivesFromAnySourceEndWhenAllHaveLeft) {
+TEST_P(Tags, ReceivesFromAnySourceFailWhenAllHaveLeft) {
   const auto errors = testing::run_ranks_catching(3, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     Values values(1);
@@ -383,7 +385,7 @@ TEST_P(Tags, ReceivesFromAnySourceEndWhenAllHaveLeft) {
   EXPECT_FALSE(errors[1]);
 }
 
-TEST(TagsAlone, GoToOneself) {
+TEST(TagsAlone, SendsToOneself) {
   testing::run_ranks(1, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     comm.send(from(message(3, 1)), 0, {.tag = 1});
@@ -398,7 +400,7 @@ TEST(TagsAlone, GoToOneself) {
   });
 }
 
-TEST(TagsAlone, OutOfRangeAreRefused) {
+TEST(TagsAlone, TagsOutOfRangeAreRefused) {
   testing::run_ranks(1, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     Values in(1);

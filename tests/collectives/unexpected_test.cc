@@ -1,5 +1,5 @@
-// Tests messages that arrive before their receives: how many bytes are buffered, and that nothing
-// waits in vain.
+// Tests messages that arrive before their receives: how many bytes are buffered, and that no call
+// waits forever.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,12 +18,12 @@
 namespace tutti {
 namespace {
 
-constexpr int kEarly = 1;  // tags
+constexpr int kEarly = 1;  // tag of messages that arrive before their receives
 constexpr int kWanted = 2;
 constexpr size_t kBytes = size_t{1} << 20;
 constexpr size_t kMessages = 32;
 constexpr int kTurns = 500;
-constexpr size_t kMostKept = 8;  // messages within the limit
+constexpr size_t kMostKept = 8;  // number of messages that fit the limit
 
 class Unexpected : public ::testing::TestWithParam<std::string> {
  protected:
@@ -74,8 +74,8 @@ void receive_early(Communicator& comm) {
   }
 }
 
-// A receive that no thread waits for does not make this rank buffer everything sent to it: the
-// sender blocks at the limit. Data in the system's sockets counts as received.
+// If no thread waits for a receive, a rank does not buffer everything that is sent to it; the
+// sender blocks at the limit. Data in the sockets of the system count as received.
 TEST_P(Unexpected, MessagesForAnIdleReceiveAreKeptUpToALimit) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator world = Communicator::init(job);
@@ -103,7 +103,7 @@ TEST_P(Unexpected, MessagesForAnIdleReceiveAreKeptUpToALimit) {
   });
 }
 
-// How the receiver obtains the message.
+// Ways in which the receiver obtains the message.
 enum class Way : uint8_t { waits, polls, probes, awaits_message, follows, has_callback };
 
 void get_wanted(Communicator& world, Communicator& beside, Way way) {
@@ -138,7 +138,7 @@ void get_wanted(Communicator& world, Communicator& beside, Way way) {
   beside.barrier();
 }
 
-TEST_P(Unexpected, DoNotKeepAMessageFromWhoWaitsForIt) {
+TEST_P(Unexpected, DoNotBlockAMessageForWhichARankWaits) {
   for (const Way way : {Way::waits, Way::polls, Way::probes, Way::awaits_message, Way::follows,
                         Way::has_callback}) {
     SCOPED_TRACE(static_cast<int>(way));
@@ -157,7 +157,7 @@ TEST_P(Unexpected, DoNotKeepAMessageFromWhoWaitsForIt) {
   }
 }
 
-// The limit applies to buffered bytes: received messages make room.
+// The limit applies to buffered bytes. A message that is received makes room for others.
 TEST_P(Unexpected, MakeRoomWhenTheyAreReceived) {
   testing::run_ranks(2, [](const Job& job) {
     Communicator world = Communicator::init(job);

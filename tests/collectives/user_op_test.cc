@@ -1,4 +1,5 @@
-// Tests user-defined operators; non-commutative ones get lower ranks as left operands.
+// Tests user-defined operators. If an operator is not commutative, values of lower ranks must be
+// left operands.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,10 +28,12 @@ std::vector<std::string> canonical_algorithms(Collective collective, int ranks) 
   return names;
 }
 
-using Matrix = std::array<uint64_t, 2>;  // | a b |  as (a, b): maps x -> a x + b, composed
+// (a, b) is the map x -> a x + b; the operator composes maps.
+using Matrix = std::array<uint64_t, 2>;
 Matrix product(const Matrix& x, const Matrix& y) { return {x[0] * y[0], x[0] * y[1] + x[1]}; }
 
-// Up to seven letters of a word, and their number in the highest byte; excess letters are dropped.
+// Concatenates words. A value has up to seven letters, and their number in the highest byte;
+// further letters are dropped.
 uint64_t append(uint64_t x, uint64_t y) {
   constexpr uint64_t kLetters = (uint64_t{1} << 56) - 1;
   const uint64_t length = x >> 56;
@@ -111,14 +114,14 @@ TEST_P(UserOperator, SeesTheRanksInOrder) {
   });
 }
 
-// Values of any number of bytes, whose parts are never separated.
+// Tests values of kBytes bytes, which must never be divided.
 template <size_t kBytes>
 void check_wide_values(Communicator& comm) {
   constexpr uint64_t kValues = 1009;
   using Value = std::array<uint8_t, kBytes>;
   static_assert(sizeof(Value) == kBytes);
-  // Adds values byte by byte, and checks that all bytes of a value are equal, which a split value
-  // would violate.
+  // The operator adds values byte by byte, and checks that all bytes of a value are equal, which
+  // would not hold if a value were divided.
   const auto op = Reduction::user(std::make_shared<const UserOp>(UserOp{
       .combine =
           [](void* dst, const void* a, const void* b, uint64_t count, DType) {
@@ -194,7 +197,7 @@ TEST(WideValues, MessagesDoNotSplitWideValues) {
   EXPECT_THROW(alone.all_reduce(as_const(buffer), buffer, op_of(300)), Error);
 }
 
-TEST(OrderedOperator, TakesCanonicalAlgorithmsOnly) {
+TEST(OrderedOperator, UsesOnlyCanonicalAlgorithms) {
   run_ranks(3, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     std::vector<uint64_t> values(100, 1);

@@ -1,5 +1,5 @@
-// Tests that defective programs of every kind are refused with the place, and that correct ones get
-// their grade.
+// Tests that defective programs of every kind are refused, with the place of the defect, and that
+// correct programs get their grade.
 #include "collectives/proof/verify.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,8 @@ void expect_refused(const Verdict& verdict, const ::testing::Matcher<std::string
   EXPECT_THAT(verdict.problem, problem);
 }
 
-// Two ranks swap their inputs and reduce, the lower rank on the left.
+// Two ranks exchange their inputs, and each reduces them with the input of the lower rank on the
+// left.
 Programs exchange() {
   return {with({send({1}, {input(0)}), recv_reduce_right(1, {input(0)}, {output(0)})}),
           with({send({0}, {input(0)}), recv_reduce_left(0, {input(0)}, {output(0)})})};
@@ -53,7 +54,7 @@ TEST(Grades, TheSameWrongOrderEverywhereIsSameBits) {
 
 TEST(Grades, AnOrderThatDependsOnTheRankIsOnlyCorrect) {
   Programs programs;
-  for (int32_t rank = 0; rank < 3; ++rank) {  // (own op next) op previous
+  for (int32_t rank = 0; rank < 3; ++rank) {  // each rank computes (own op next) op previous
     const int32_t next = (rank + 1) % 3;
     const int32_t previous = (rank + 2) % 3;
     programs.push_back(
@@ -66,8 +67,8 @@ TEST(Grades, AnOrderThatDependsOnTheRankIsOnlyCorrect) {
   EXPECT_EQ(verdict.grade, Grade::correct);
 }
 
-// Three ranks: rank 1 adds its part to rank 0's, rank 2 adds its part to that sum, and the result
-// is sent back.
+// Of three ranks, rank 1 adds its input to that of rank 0, rank 2 adds its input to this sum, and
+// all get the result.
 Programs chain(ChunkRange partial) {
   Programs programs = {with({send({1}, {input(0)}), recv(2, {output(0)})}, 1, 1),
                        with({recv_reduce_left(0, {input(0)}, {partial}),
@@ -88,7 +89,7 @@ TEST(Grades, RoundingOnTheWayIsNotCanonical) {
   EXPECT_EQ(verify_all_reduce(programs).grade, Grade::same_bits);
 }
 
-// One rank keeps the unrounded sum, the other receives it rounded: their bits differ.
+// One rank keeps the unrounded sum, and the other receives it rounded, so that their bits differ.
 TEST(Grades, ARoundedAndAnUnroundedPartialAreNotTheSame) {
   Programs programs = chain(scratch(0));
   programs[0] = with({send({1}, {input(0)}), recv(2, {scratch(0)}), recv(1, {scratch(1)}),
@@ -105,7 +106,7 @@ TEST(Grades, ARoundedAndAnUnroundedPartialAreNotTheSame) {
   EXPECT_EQ(verdict.grade, Grade::correct);
 }
 
-TEST(Wires, BothEndsAgree) {
+TEST(Wires, BothEndsMustAgree) {
   Programs programs = chain(scratch(0));
   programs[1].steps[1].wire = Wire::element;
   expect_refused(verify_all_reduce(programs),
@@ -159,7 +160,8 @@ TEST(Direct, ForwardsNothing) {
       "rank 0, step 0 (copy input[1] to scratch[0]): declared direct, but forwards received data");
 }
 
-// Blocks may be uneven, so a step that moves data between chunks of different blocks is rejected.
+// Blocks may be uneven. A step that moves data between chunks of different blocks is therefore
+// refused.
 TEST(Sizes, DifferentBlocksDoNotMatch) {
   const auto program = [](int32_t own, int32_t other) {
     return Program{.input_chunks = 1,
@@ -172,7 +174,7 @@ TEST(Sizes, DifferentBlocksDoNotMatch) {
                  HasSubstr("sizes do not match: chunks of different size classes meet"));
 }
 
-TEST(Progress, EveryoneReceivesFirst) {
+TEST(Progress, EveryRankReceivesFirst) {
   const Programs programs = {
       with({recv_reduce_right(1, {input(0)}, {output(0)}), send({1}, {output(0)})}),
       with({recv_reduce_left(0, {input(0)}, {output(0)}), send({0}, {output(0)})})};
@@ -200,7 +202,7 @@ TEST(Progress, AConnectionHoldsOneMessage) {
                                  "from rank 2")));
 }
 
-TEST(Messages, SentButNeverReceived) {
+TEST(Messages, SentButNeverReceivedIsRefused) {
   Programs programs = exchange();
   programs[1].steps.push_back(send({0}, {input(0)}));
   expect_refused(verify_all_reduce(programs),
@@ -208,7 +210,7 @@ TEST(Messages, SentButNeverReceived) {
                  "it");
 }
 
-TEST(Messages, ReceivedButNeverSent) {
+TEST(Messages, ReceivedButNeverSentIsRefused) {
   Programs programs = exchange();
   programs[1].steps.erase(programs[1].steps.begin());
   expect_refused(verify_all_reduce(programs),
@@ -274,7 +276,7 @@ TEST(Contributions, ABroadcastOfSomeoneElse) {
 TEST(Contributions, ABarrierThatReceivesFromOneNeighbourOnly) {
   Programs programs;
   for (int32_t rank = 0; rank < 3; ++rank) {
-    // The second token carries no more knowledge than the first, because it precedes the receives.
+    // The second token proves no more than the first one, because it is sent before the receives.
     const int32_t next = (rank + 1) % 3;
     const int32_t previous = (rank + 2) % 3;
     programs.push_back(
@@ -296,7 +298,7 @@ TEST(Reads, BeforeAnyWrite) {
       "rank 1, step 0 (send scratch[3] to 0): read before write: scratch[3] is not written yet");
 }
 
-// In place the output initially holds the input, but not every call is in place.
+// In place, the output initially contains the input. But a program must also work out of place.
 TEST(Reads, OutputIsNotReadBeforeItIsWritten) {
   Programs programs = exchange();
   programs[0].steps[0] = send({1}, {output(0)});
@@ -304,8 +306,8 @@ TEST(Reads, OutputIsNotReadBeforeItIsWritten) {
                  HasSubstr("rank 0, step 0 (send output[0] to 1): read before write"));
 }
 
-// Out of place the receive and the send are independent. In place the receive overwrites what the
-// send reads, so the receive waits for the send, on both ranks.
+// Out of place, the receive and the send are independent. In place, the receive overwrites what the
+// send reads, so that on both ranks the receive waits for the send.
 TEST(InPlace, DependenciesAreKept) {
   const auto rank = [](int32_t own, int32_t other) {
     return Program{.input_chunks = 2,
@@ -318,7 +320,7 @@ TEST(InPlace, DependenciesAreKept) {
                             "message from rank 1"));
 }
 
-// Out of place the sum may be computed twice; in place the second one adds to the first.
+// Out of place, the sum may be computed twice. In place, the second sum would add to the first one.
 TEST(InPlace, InputThatWasOverwritten) {
   const Step sum = reduce({input(0)}, {scratch(0)}, {output(0)});
   Programs programs = {
@@ -391,7 +393,8 @@ TEST(Steps, WriteWhereTheyMay) {
                  HasSubstr("writes to the input"));
   expect_refused(verify_all_reduce({with({copy({input(0), input(0)}, {output(0), output(0)})})}),
                  HasSubstr("writes a chunk twice"));
-  // In place, input[0] and output[0] are one: the order of the two copies would matter.
+  // In place, input[0] and output[0] are the same memory, so that the order of the two copies would
+  // matter.
   expect_refused(
       verify_all_reduce({with({copy({input(0), scratch(0)}, {scratch(0), output(0)})}, 1, 1)}),
       HasSubstr("reads a chunk that it overwrites with another one"));

@@ -1,4 +1,4 @@
-// Tests how polls and waits end if a peer does not arrive.
+// Tests how polls and waits end if a peer never calls.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -34,7 +34,7 @@ class Waiting : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Both, Waiting, ::testing::Values("shm", "tcp"),
                          [](const auto& info) { return info.param; });
 
-// Rank 1 stays in the job without calling until rank 0's error has reached it.
+// Rank 1 stays in the job, without other calls, until it gets the error of rank 0.
 void stay(Communicator& comm) {
   int32_t value = 0;
   comm.recv(std::span(&value, 1), 0);
@@ -55,7 +55,7 @@ TEST(WaitTimes, LearnHowLongSpinningIsWorthIt) {
   EXPECT_EQ(time.spin_ns(), least) << "nothing would have caught this one";
 }
 
-TEST(WaitTimes, KnowHowLongWaitsWere) {
+TEST(WaitTimes, MeasureHowLongWaitsTake) {
   internal::WaitTimes time;
   EXPECT_EQ(time.waited_ns(), 0);
   {
@@ -72,7 +72,7 @@ TEST(WaitTimes, KnowHowLongWaitsWere) {
   EXPECT_EQ(time.waited_ns(), waited) << "nobody waits any more";
 }
 
-TEST(Lateness, ThreeLateCallsOfOneRankInARowAreNews) {
+TEST(Lateness, ReportsThreeLateCallsOfOneRankInARow) {
   internal::Lateness lateness;
   EXPECT_FALSE(lateness.knows(1));
   EXPECT_EQ(lateness.note(1, 2), 1U);
@@ -104,7 +104,8 @@ TEST_P(Waiting, PollingMeetsTheDeadline) {
   EXPECT_THAT(errors[0]->what(), HasSubstr("rank 1 ("));
 }
 
-// A timeout of 0 means no deadline: neither that of TUTTI_TIMEOUT, nor one that has already passed.
+// With a timeout of 0 there is no deadline: neither that of TUTTI_TIMEOUT, nor one that has already
+// passed.
 TEST_P(Waiting, ATimeoutOfZeroIsNoDeadline) {
   settings().set("TUTTI_TIMEOUT", "0.2");
   std::promise<void> waited;
@@ -124,7 +125,7 @@ TEST_P(Waiting, ATimeoutOfZeroIsNoDeadline) {
   settings().set("TUTTI_TIMEOUT", "300");
 }
 
-// After the largest call number follows 1, because 0 means a message or no call.
+// The number after the largest call number is 1, because 0 means a message or no call.
 TEST_P(Waiting, CallNumbersContinueAfterTheLargest) {
   settings().set("TUTTI_FIRST_CALL", "4294967294");
   const auto errors = run_ranks_catching(2, [](const Job& job) {
@@ -164,7 +165,7 @@ TEST_P(Waiting, ShortWaitsFindAMismatch) {
 }
 
 // Each rank polls the call that the other rank polls only later.
-TEST_P(Waiting, PollingOneCommunicatorMovesTheOthers) {
+TEST_P(Waiting, PollingOneCommunicatorProgressesTheOthers) {
   run_ranks(2, [](const Job& job) {
     Communicator world = Communicator::init(job);
     Communicator other = world.duplicate();
@@ -243,7 +244,7 @@ TEST_P(Waiting, SeveralThreadsOnOneCommunicator) {
   });
 }
 
-// After an abort was thrown, nothing writes to the caller's buffers.
+// After the error of an abort was thrown, nothing may write to the caller's buffers.
 TEST_P(Waiting, BuffersAreTheCallersAfterAnAbort) {
   const auto errors = run_ranks_catching(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -253,7 +254,7 @@ TEST_P(Waiting, BuffersAreTheCallersAfterAnAbort) {
     Work work = comm.all_reduce_async(as_const(buffer), buffer);
     std::jthread helper([&] {
       try {
-        other.barrier();  // moves the first communicator's call as well
+        other.barrier();  // also progresses the call of the first communicator
       } catch (const Error&) {
       }
     });

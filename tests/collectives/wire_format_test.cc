@@ -1,4 +1,4 @@
-// Tests calls whose f32 elements travel in other formats (CallOptions::wire).
+// Tests calls whose f32 elements are sent in other formats (CallOptions::wire).
 #include "base/wire_format.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ using testing::run_ranks_catching;
 constexpr std::array kBlockFormats = {WireFormat::mx8, WireFormat::mx4, WireFormat::int8,
                                       WireFormat::sign};
 
-// Rounds an array that begins with a block.
+// Returns the values rounded once. The first value begins a block.
 std::vector<float> encoded_once(BlockFormat format, std::vector<float> values) {
   const size_t count = values.size();
   const size_t block = block_of(format);
@@ -74,7 +74,7 @@ TEST(WireFormat, HasNamesAndBytes) {
   EXPECT_EQ(bytes_of(WireFormat::sign, 0), 0u);
 }
 
-TEST(WireFormat, ElementsAreTheirBlocks) {
+TEST(WireFormat, ElementsHaveTheBytesOfTheirBlocks) {
   for (size_t i = 0; i < kBlockFormats.size(); ++i) {
     const auto format = static_cast<BlockFormat>(i);
     EXPECT_EQ(element_of(kBlockFormats[i]), element_of(format));
@@ -85,7 +85,7 @@ TEST(WireFormat, ElementsAreTheirBlocks) {
   }
 }
 
-// All ranks, the sender included, have the sender's values rounded once.
+// All ranks, including the sender, must have the sender's values, rounded once.
 TEST(WireFormat, ABroadcastRoundsOnce) {
   for (const size_t count : {0, 1, 31, 32, 33, 257, 1000}) {
     for (size_t i = 0; i < kBlockFormats.size(); ++i) {
@@ -101,7 +101,7 @@ TEST(WireFormat, ABroadcastRoundsOnce) {
   }
 }
 
-TEST(WireFormat, ASumOfTwoIsThatOfWhatTravelsRoundedOnce) {
+TEST(WireFormat, ASumOfTwoRanksIsRoundedOnce) {
   constexpr size_t kCount = 1000;
   for (size_t i = 0; i < kBlockFormats.size(); ++i) {
     const auto format = static_cast<BlockFormat>(i);
@@ -141,7 +141,7 @@ TEST(WireFormat, MessagesAndFollowingCallsUseItToo) {
       EXPECT_EQ(info, (MessageInfo{.source = 0, .tag = 0, .dtype = DType::f32, .count = 100}));
       EXPECT_EQ(got, encoded_once(BlockFormat::mx4, sent));
     }
-    // The second call's input is the first call's output.
+    // The input of the second call is the output of the first one.
     std::vector<float> values(50, static_cast<float>(job.rank + 1));
     Work first = comm.all_reduce_async(values, values, ReduceOp::sum);
     const std::array before = {first};
@@ -166,7 +166,7 @@ TEST(WireFormat, APreparedCallEncodesAtEachStart) {
   });
 }
 
-TEST(WireFormat, NoNumbersStayWhatTheyAre) {
+TEST(WireFormat, NonFiniteValuesAreKept) {
   run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     std::vector<float> values(96, 1.0f);
@@ -179,7 +179,8 @@ TEST(WireFormat, NoNumbersStayWhatTheyAre) {
   });
 }
 
-// Every collective and algorithm, each against the formula of its proof.
+// Runs every collective and algorithm. The expected result is computed by the formula that was
+// proved for the program.
 class Everything : public ::testing::TestWithParam<WireFormat> {};
 
 INSTANTIATE_TEST_SUITE_P(Formats, Everything,
@@ -266,7 +267,7 @@ TEST_P(Everything, TheReferenceDistinguishesFormats) {
   });
 }
 
-// The ranks' calls have equally many blocks, but different numbers of values.
+// The calls of the ranks have the same number of blocks, but different numbers of values.
 TEST(WireFormat, RanksWithDifferentLastBlocksAreReported) {
   const std::vector<std::optional<Error>> errors = run_ranks_catching(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -292,7 +293,7 @@ TEST(WireFormat, RanksWithDifferentLastBlocksAreReported) {
   EXPECT_EQ(of_messages[1]->code(), ErrorCode::mismatch);
 }
 
-TEST(WireFormat, BlocksAreNoTypeOfCallers) {
+TEST(WireFormat, BlocksAreNoTypeForCallers) {
   run_ranks(1, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     std::vector<std::byte> memory(33);
@@ -301,7 +302,7 @@ TEST(WireFormat, BlocksAreNoTypeOfCallers) {
   });
 }
 
-// --- Misuse ---
+// --- misuse ---
 
 std::string error_of(const std::function<void(Communicator&)>& call) {
   std::string text;
@@ -316,7 +317,7 @@ std::string error_of(const std::function<void(Communicator&)>& call) {
   return text;
 }
 
-TEST(WireFormat, RefusesWhatItCannotCarry) {
+TEST(WireFormat, RefusesUnsupportedCalls) {
   EXPECT_THAT(error_of([](Communicator& comm) {
                 std::vector<double> values(4);
                 comm.all_reduce(values, values, ReduceOp::sum, {.wire = WireFormat::mx8});

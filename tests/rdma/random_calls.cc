@@ -1,6 +1,6 @@
-// Runs the calls of property_test.cc in this process's job.
+// Makes the random calls of property_test.cc in the job of this process.
 //
-//   RANDOM_BATCHES=N in the environment: how many.
+//   RANDOM_BATCHES=N in the environment sets the number of batches.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,8 +1,8 @@
 // Tests UCX and libfabric over InfiniBand verbs between two hosts, h1 and h2.
 //
-// TUTTI_RDMA_RUN is a command that runs its arguments where h1 and h2 are such hosts (see
-// on_two_hosts.sh); without it, one beside the repository that emulates them is used, if it is
-// there. TUTTI_RDMA_LINK is the interface of h2 that may be taken down.
+// TUTTI_RDMA_RUN is a command that runs its arguments where such hosts h1 and h2 exist (see
+// on_two_hosts.sh). If it is not set, the test uses an emulator beside the repository, if there is
+// one. TUTTI_RDMA_LINK is the network interface of h2 that the test may take down.
 #include <gtest/gtest.h>
 #include <pwd.h>
 #include <unistd.h>
@@ -29,7 +29,7 @@ struct Fabric {
   std::string settings;
 };
 
-// Returns the emulator's command, or an empty list.
+// Returns the command that runs its arguments on two hosts, or an empty list if there is none.
 std::vector<std::string> two_hosts() {
   if (const char* const command = std::getenv("TUTTI_RDMA_RUN")) return split(command, ' ');
   const fs::path emulator = testing::test_data("") / ".." / "soft_roce_vm";
@@ -37,7 +37,7 @@ std::vector<std::string> two_hosts() {
   return {fs::canonical(emulator), "run"};
 }
 
-// Copies a program and the libraries that it links, except those present on every host.
+// Copies a program and its shared libraries into `folder`, except libraries that every host has.
 void stage(const std::string& program, const fs::path& folder) {
   fs::create_directories(folder / "lib");
   fs::copy_file(program, folder / fs::path(program).filename());
@@ -78,7 +78,7 @@ TEST_P(Rdma, TwoHosts) {
   const char* const own_hosts = std::getenv("TUTTI_RDMA_RUN");
   const char* const named_link = std::getenv("TUTTI_RDMA_LINK");
   std::string link = named_link != nullptr ? named_link : own_hosts != nullptr ? "" : "e2";
-  // UCX 1.13 aborts a process (SIGABRT) whose datagrams are returned by a link that is down.
+  // UCX 1.13 aborts the process (SIGABRT) if a link that is down returns its datagrams.
   if (GetParam().settings.find("ud_v") != std::string::npos) link.clear();
   command.insert(command.end(), {"bash", folder / "on_two_hosts.sh", folder, GetParam().transport,
                                  GetParam().settings, cat("TUTTI_RDMA_LINK=", link)});

@@ -25,7 +25,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Recomputes the load of each arc by following a channel's messages over the graph's routes.
+// Computes the load of each arc again, by following the messages of each channel along the routes
+// of the graph.
 std::vector<double> recounted(const Graph& graph, const std::vector<int>& ranks,
                               const Channels& found) {
   std::vector<double> use(static_cast<size_t>(graph.arcs()));
@@ -44,7 +45,8 @@ std::vector<double> recounted(const Graph& graph, const std::vector<int>& ranks,
   return use;
 }
 
-// Checks that every ring is a permutation, every tree spans the ranks, and no link is overloaded.
+// Expects every ring to be a permutation, every tree to span the ranks, and no link to be
+// overloaded.
 void expect_sound(const Graph& graph, const ChannelKind kind, const std::string& what) {
   const std::vector<int> ranks = graph.rank_nodes();
   const ChannelSearch search = find_channels(graph, ranks, kind);
@@ -76,7 +78,7 @@ void expect_sound(const Graph& graph, const ChannelKind kind, const std::string&
       EXPECT_NEAR(again[arc], use[arc], 1e-3) << what << " " << arc;
     }
   }
-  // The search is deterministic.
+  // A second search must find the same channels.
   const ChannelSearch again = find_channels(graph, ranks, kind);
   ASSERT_EQ(again.found.channels.size(), found.channels.size()) << what;
   for (size_t i = 0; i < found.channels.size(); ++i) {
@@ -93,7 +95,7 @@ ChannelSearch rings_of(const Graph& graph) {
   return find_channels(graph, graph.rank_nodes(), ChannelKind::ring);
 }
 
-// GPUs that are fully connected by `links` links per pair.
+// Returns GPUs of which each pair is connected by `links` links.
 Graph full_mesh(int gpus, int links) {
   Graph graph;
   for (int i = 0; i < gpus; ++i) {
@@ -108,8 +110,8 @@ Graph full_mesh(int gpus, int links) {
 TEST(Channels, UseEveryLinkOfAFullMesh) {
   for (const int gpus : {3, 4, 5, 7, 8}) {
     const ChannelSearch search = rings_of(full_mesh(gpus, 1));
-    // Each GPU has gpus - 1 links, an upper limit for the rings. For 4 and 6 vertices the complete
-    // directed graph has no such decomposition with whole links, but one with half links.
+    // Each GPU has gpus - 1 links, which limits the rings. For 4 and 6 vertices, the complete
+    // directed graph cannot be divided into rings with whole links, but with half links.
     const double most = 20.0 * (gpus - 1);
     EXPECT_GE(search.found.total_GBps(), gpus == 4 ? 0.66 * most : most * 0.99) << gpus;
     expect_sound(full_mesh(gpus, 1), cat("mesh ", gpus));
@@ -128,8 +130,8 @@ TEST(Channels, OverASwitchAreBoundedByTheLinksToIt) {
 }
 
 TEST(Channels, CrossNarrowLinksOnce) {
-  // Two sockets with four GPUs, numbered alternately: a ring in numerical order would cross eight
-  // times.
+  // Two sockets have four GPUs each, numbered alternately. A ring in numerical order would cross
+  // the link between the sockets eight times.
   std::string text = "node numa0 numa_node\nnode numa1 numa_node\nlink numa0 numa1 system 10GB/s\n";
   for (int i = 0; i < 8; ++i) {
     text += cat("node gpu", i, " gpu\nlink gpu", i, " numa", i % 2, " pci 12GB/s\n");
@@ -162,8 +164,8 @@ TEST(Channels, NameRanksWithoutAPathBetweenThem) {
   }
 }
 
-// Two hosts of GPUs, each GPU with its own card. Bandwidths in GB/s: of the card, from the card's
-// switch to the processor, and of NVLink.
+// Returns two hosts of GPUs. Each GPU has its own card. Bandwidths are in GB/s: `card` of the card,
+// `up` from the switch of the card to the processor, `nvlink` of NVLink.
 Graph two_hosts_of_rails(int gpus = 4, int card = 24, int up = 24, int nvlink = 240) {
   std::string text = "node net network_switch\n";
   for (int host = 0; host < 2; ++host) {
@@ -181,7 +183,7 @@ Graph two_hosts_of_rails(int gpus = 4, int card = 24, int up = 24, int nvlink = 
   return parse_graph_text(text, "rails");
 }
 
-TEST(Channels, OverHostsTakeTheCardBesideARankAndKeepToItsRail) {
+TEST(Channels, OverHostsUseTheCardOfARankAndStayOnItsRail) {
   const Graph graph = two_hosts_of_rails();
   const ChannelSearch search = rings_of(graph);
   EXPECT_DOUBLE_EQ(search.found.total_GBps(), 4 * 24);
@@ -195,9 +197,9 @@ TEST(Channels, OverHostsTakeTheCardBesideARankAndKeepToItsRail) {
   expect_sound(graph, "rails");
 }
 
-// NCCL's PXN on a host like eight H100: through the processor, a ring would reach 8 GB/s of each
-// card.
-TEST(Channels, ReachACardByTheGpuBesideIt) {
+// The hosts have eight GPUs, like those with eight H100. Through the processor, a ring would reach
+// 8 GB/s of each card. As with NCCL's PXN, it must use the GPU beside the card instead.
+TEST(Channels, ReachACardThroughTheGpuBesideIt) {
   const Graph graph = two_hosts_of_rails(8, 48, 8, 360);
   const ChannelSearch search = rings_of(graph);
   EXPECT_DOUBLE_EQ(search.found.total_GBps(), 360);
@@ -212,8 +214,8 @@ TEST(Channels, ReachACardByTheGpuBesideIt) {
   expect_sound(graph, "by peers");
 }
 
-// The second host's switches and cards have other positions in the graph than the first one's.
-TEST(Channels, SearchHostsThatAreAlikeOnce) {
+// In the second host, switches and cards have other positions in the graph than in the first one.
+TEST(Channels, AreSearchedOnceForEqualHosts) {
   const Graph graph = two_hosts_of_rails();
   const ChannelSearch search = rings_of(graph);
   const std::vector<double> use = use_of_arcs(graph, search.found);
@@ -224,7 +226,7 @@ TEST(Channels, SearchHostsThatAreAlikeOnce) {
       EXPECT_EQ(use[static_cast<size_t>(arc)], 0) << arc;
     }
   }
-  // With other GPUs the hosts are not alike.
+  // If the hosts have different GPUs, they are not equal.
   std::vector<int> some = graph.rank_nodes();
   some.erase(some.begin() + 1);
   const ChannelSearch fewer = find_channels(graph, some, ChannelKind::ring);
@@ -235,7 +237,7 @@ TEST(Channels, SearchHostsThatAreAlikeOnce) {
   }
 }
 
-TEST(Channels, NeedANetworkThatJoinsTheHosts) {
+TEST(Channels, NeedANetworkBetweenTheHosts) {
   const Graph graph = parse_graph_text(R"(
 node net0 network_switch
 node net1 network_switch
@@ -252,8 +254,8 @@ link card_b net1 network 10GB/s
   EXPECT_THROW((void)rings_of(graph), Error);
 }
 
-// A card without a path to the ranks is ignored.
-TEST(Channels, TakeCardsThatCanBeReached) {
+// A card that has no path to the ranks is ignored.
+TEST(Channels, UseCardsThatCanBeReached) {
   const Graph graph = parse_graph_text(R"(
 node net network_switch
 node a gpu
@@ -276,7 +278,7 @@ TEST(Channels, TreesOverHostsAreMirrored) {
   const std::vector<int> ranks = graph.rank_nodes();
   const ChannelSearch search = find_channels(graph, ranks, ChannelKind::tree);
   ASSERT_GE(search.found.channels.size(), 2u);
-  // A host that is an inner node of one tree is a leaf of the next, except one of them.
+  // A host that is an inner node of one tree must be a leaf of the next tree, except for one host.
   const auto inside = [&](const Channel& channel) {
     std::set<int> hosts;
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -292,7 +294,7 @@ TEST(Channels, TreesOverHostsAreMirrored) {
   std::vector<int> both;
   std::ranges::set_intersection(first, second, std::back_inserter(both));
   EXPECT_LE(both.size(), 1u);
-  // Reduced data moves up: no card receives or sends more than its capacity.
+  // Reduced data is sent towards the root. No card may receive or send more than its capacity.
   std::map<int, double> in;
   std::map<int, double> out;
   for (const Channel& channel : search.found.channels) {
@@ -321,7 +323,8 @@ TEST(Channels, RandomMachinesHaveSoundChannels) {
     for (int i = 0; i < numa_nodes; ++i) {
       above.push_back(graph.add({.kind = NodeKind::numa_node, .number = i, .name = cat("n", i)}));
       for (int j = 0; j < i; ++j) {
-        // At least a tree; only some pairs are linked directly.
+        // Each node is connected to the one before it, so that the graph is connected. Only some of
+        // the other pairs have a link.
         if (j != i - 1 && random() % 2 == 0) continue;
         graph.connect({above[static_cast<size_t>(i)], above[static_cast<size_t>(j)],
                        LinkClass::system, 6.0 + static_cast<double>(random() % 5), 0.5});
@@ -348,10 +351,10 @@ TEST(Channels, RandomMachinesHaveSoundChannels) {
   }
 }
 
-// NCCL's own results, in files beside some topologies.
+// Bandwidths that NCCL itself finds, in files beside some topologies.
 struct Known {
   const char* name;
-  double share;  // achievable share of NCCL's bandwidth
+  double share;  // the part of NCCL's bandwidth that must be reached
   const char* why;
 };
 constexpr Known kKnown[] = {
@@ -362,7 +365,7 @@ constexpr Known kKnown[] = {
     {"azure_ncv4", 0.6, "trees forced by hand, of twice what the slots in the file carry"},
 };
 
-TEST(Channels, HaveTheBandwidthOfNcclsOwn) {
+TEST(Channels, HaveTheBandwidthOfNccl) {
   const std::filesystem::path topologies = testing::test_data("nccl_topo");
   const std::filesystem::path graphs = testing::test_data("nccl_graph");
   if (topologies.empty() || graphs.empty()) GTEST_SKIP() << testing::kNoTestData;

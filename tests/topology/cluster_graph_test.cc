@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Two cores and a card, for which the file names a network.
+// Returns a host with two cores and a card. The card names its network.
 Graph host_with_card() {
   Graph graph;
   const int numa = graph.add({.kind = NodeKind::numa_node, .number = 0, .name = "numa_node0"});
@@ -57,7 +57,7 @@ TEST(ClusterGraph, HasEachHostBelowTheSwitchesOfItsRack) {
   EXPECT_DOUBLE_EQ(route(graph, ranks[0], ranks[4]).GBps, 10) << "switches are not what bounds it";
 }
 
-TEST(ClusterGraph, ReachesHostsThatFoundNoCard) {
+TEST(ClusterGraph, IncludesHostsWithoutACard) {
   Graph bare;
   bare.add({.kind = NodeKind::core, .number = 0, .name = "core0"});
   const std::vector<HostInCluster> hosts = {{"a", "", bare}, {"b", "", bare}};

@@ -1,4 +1,4 @@
-// Tests that cycles visit each vertex once, along edges, and share no edge.
+// Tests that cycles visit each vertex once, use only edges of the graph, and share no edge.
 #include "topology/cycles.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ size_t checked_cycles(const Graph& graph) {
   return cycles.size();
 }
 
-TEST(Cycles, ATorusIsUsedToTheFull) {
+TEST(Cycles, CyclesUseAllLinksOfATorus) {
   for (const std::vector<int>& sides :
        std::vector<std::vector<int>>{{3, 3}, {4, 4}, {4, 8}, {5, 7}, {3, 4}, {8, 8}, {16, 16}}) {
     EXPECT_EQ(checked_cycles(grid(sides, true)), 2u) << sides[0] << 'x' << sides[1];
@@ -65,7 +65,7 @@ TEST(Cycles, ATorusIsUsedToTheFull) {
   EXPECT_EQ(checked_cycles(grid({4, 4, 4, 4}, true)), 4u);
 }
 
-TEST(Cycles, AMeshHasOneWhereItHasAnEvenSide) {
+TEST(Cycles, AMeshHasACycleIfItHasAnEvenSide) {
   for (const std::vector<int>& sides :
        std::vector<std::vector<int>>{{2, 2}, {2, 3}, {4, 4}, {4, 5}, {8, 8}, {3, 16}, {4, 4, 4}}) {
     EXPECT_EQ(checked_cycles(grid(sides, false)), 1u) << sides[0] << 'x' << sides[1];
@@ -73,7 +73,7 @@ TEST(Cycles, AMeshHasOneWhereItHasAnEvenSide) {
   EXPECT_EQ(checked_cycles(grid({3, 3}, false)), 0u) << "an odd number of vertices in two colours";
 }
 
-TEST(Cycles, FindsThoseOfARingAndOfACompleteGraph) {
+TEST(Cycles, FindsCyclesOfRingsAndCompleteGraphs) {
   EXPECT_EQ(checked_cycles(grid({7}, true)), 1u);
   for (const int vertices : {5, 7, 9}) {
     Graph complete(static_cast<size_t>(vertices));
@@ -84,7 +84,7 @@ TEST(Cycles, FindsThoseOfARingAndOfACompleteGraph) {
   }
 }
 
-TEST(Cycles, NoneWhereThereIsNone) {
+TEST(Cycles, GraphsWithoutACycleGiveNone) {
   EXPECT_EQ(checked_cycles({}), 0u);
   EXPECT_EQ(checked_cycles({{1}, {0}}), 0u);
   EXPECT_EQ(checked_cycles(grid({5}, false)), 0u);

@@ -1,4 +1,4 @@
-// Tests the location of ranks on a host and their groups.
+// Tests where the ranks of a host are (NUMA node, cache), and which groups they form.
 #include "topology/domain.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ std::vector<Domain> placed(const HostTopology& host, int ranks) {
   return domains_of(host, bind_local_ranks(host, ranks));
 }
 
-TEST(Hosts, KnowWhoSharesAHostWhereverTheRanksAre) {
+TEST(Hosts, RanksOfAHostAreFoundInAnyOrder) {
   const Hosts hosts = Hosts::of(std::vector<Place>{{"b", {}}, {"a", {}}, {"b", {}}, {"b", {}}});
   EXPECT_EQ(hosts.count(), 2);
   EXPECT_EQ(hosts.largest(), 3);
@@ -49,20 +49,20 @@ TEST(DomainText, WrittenTextIsReadBack) {
   EXPECT_EQ(to_text(kNowhere), "");
 }
 
-TEST(DomainText, NonsenseIsRefused) {
+TEST(DomainText, InvalidTextsAreRefused) {
   for (const char* text :
        {"numa", "numa:", "numa:x", "numa:1x", "numa:-1", "socket:1", "numa:99999999999"}) {
     EXPECT_THROW(parse_domain(text), Error) << text;
   }
 }
 
-// Two NUMA nodes with two caches each, and four cores per cache.
+// A host with two NUMA nodes, two caches in each, and four cores per cache.
 class Domains : public ::testing::Test {
  protected:
   const HostTopology host_ = load_host_synthetic("package:2 [numa] l3:2 core:4 pu:2");
 };
 
-TEST_F(Domains, DomainHoldsAllOfARanksThreads) {
+TEST_F(Domains, ADomainContainsAllThreadsOfItsRank) {
   EXPECT_THAT(placed(host_, 1), ElementsAre(kNowhere)) << "it spans both packages";
   EXPECT_THAT(placed(host_, 2), ElementsAre(Domain{0, -1}, Domain{1, -1}));
   EXPECT_THAT(placed(host_, 4),
@@ -75,18 +75,18 @@ TEST_F(Domains, DomainHoldsAllOfARanksThreads) {
 }
 
 TEST_F(Domains, AnOddNumberOfRanksIsDivided) {
-  // Cores 0-5, 6-10, 11-15.
+  // The ranks have the cores 0-5, 6-10 and 11-15.
   EXPECT_THAT(placed(host_, 3), ElementsAre(Domain{0, -1}, kNowhere, Domain{1, -1}));
 }
 
-TEST_F(Domains, FollowAnAffinityOfAnyShape) {
-  // Hardware threads 2 i and 2 i + 1 are core i's.
+TEST_F(Domains, FollowAnyAffinity) {
+  // Core i has the hardware threads 2 i and 2 i + 1.
   const std::vector<std::vector<int>> bound = {{31}, {0, 2, 7}, {6, 8}, {}, {0, 1000}, {15, 16}};
   EXPECT_THAT(domains_of(host_, bound),
               ElementsAre(Domain{1, 3}, Domain{0, 0}, Domain{0, -1}, kNowhere, kNowhere, kNowhere));
 }
 
-// For any number of ranks, each domain holds consecutive ranks, and no rank is in two.
+// For any number of ranks, each domain contains consecutive ranks, and no rank is in two domains.
 TEST_F(Domains, BoundRanksKeepTheirOrder) {
   for (int ranks = 1; ranks <= 32; ++ranks) {
     const auto domains = placed(host_, ranks);
@@ -106,19 +106,19 @@ TEST_F(Domains, BoundRanksKeepTheirOrder) {
   }
 }
 
-TEST(DomainsOfAHost, WithoutSharedCachesAreItsNodes) {
+TEST(DomainsOfAHost, AreItsNodesWithoutSharedCaches) {
   const HostTopology host = load_host_synthetic("package:2 [numa] core:4 pu:1");
   EXPECT_THAT(placed(host, 4),
               ElementsAre(Domain{0, -1}, Domain{0, -1}, Domain{1, -1}, Domain{1, -1}));
 }
 
-TEST(DomainsOfAHost, OneCacheIsOneForAll) {
+TEST(DomainsOfAHost, OneCacheContainsAllRanks) {
   const HostTopology host = load_host_synthetic("package:1 l3:1 core:4 pu:2");
   EXPECT_THAT(placed(host, 4), Each(Domain{0, 0}));
 }
 
-// Returns true if the file was written by a later major version of hwloc, which this version does
-// not read.
+// Returns true if a later major version of hwloc has written the file, which this version cannot
+// read.
 bool is_too_new(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::string head(1000, ' ');
@@ -129,8 +129,8 @@ bool is_too_new(const std::filesystem::path& path) {
          std::stoul(head.substr(found + mark.size())) > hwloc_get_api_version() >> 16;
 }
 
-// One rank per core of real machines: every rank is in a cache shared by its cores.
-TEST(DomainsOfAHost, FilesOfRealMachinesGiveThem) {
+// On real machines with one rank per core, every rank must be in a cache that its cores share.
+TEST(DomainsOfAHost, AreFoundInFilesOfRealMachines) {
   const std::filesystem::path folder = testing::test_data("hwloc");
   if (folder.empty()) GTEST_SKIP() << testing::kNoTestData;
   int read = 0;

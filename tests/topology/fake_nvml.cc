@@ -1,6 +1,7 @@
-// Replaces NVIDIA's management library: four GPUs, of which 0 and 1, and 2 and 3, are connected by
-// two links each. All have one link to a switch, which is reported by type (GPUs 0 and 1) or, as by
-// older drivers, by an address that is no GPU's (2 and 3).
+// Replaces NVIDIA's management library on a host with four GPUs. GPUs 0 and 1 are connected by two
+// links, and so are 2 and 3. Each GPU also has one link to a switch. For GPUs 0 and 1, the switch
+// is reported by its type; for 2 and 3, as by older drivers, by an address that is not that of a
+// GPU.
 #include <cstdio>
 #include <cstring>
 

@@ -76,7 +76,7 @@ TEST(NcclXml, ReadsGpusCardsAndTheirLinks) {
   EXPECT_EQ(graph.node(gpu0).name, "gpu0");
   const Route nvlink = route(graph, gpu0, gpu1);
   EXPECT_EQ(nvlink.type, PathType::NVL);
-  EXPECT_DOUBLE_EQ(nvlink.GBps, 80);  // listed at both ends, counted once
+  EXPECT_DOUBLE_EQ(nvlink.GBps, 80);  // both ends list the link; it counts once
   double network = 0;
   double between = 0;
   double slot = 0;
@@ -90,7 +90,7 @@ TEST(NcclXml, ReadsGpusCardsAndTheirLinks) {
   EXPECT_DOUBLE_EQ(slot, 24) << "what is not told is what such a GPU is made for";
 }
 
-TEST(NcclXml, NumbersGpusByBusWhereTheFileDoesNot) {
+TEST(NcclXml, NumbersGpusByBusIfTheFileDoesNot) {
   const Graph graph = parse_nccl_topology(
       R"(<system version="1"><cpu numaid="0">
         <pci busid="0000:90:00.0" class="0x030200"/><pci busid="0000:20:00.0" class="0x030200"/>
@@ -101,7 +101,7 @@ TEST(NcclXml, NumbersGpusByBusWhereTheFileDoesNot) {
   EXPECT_EQ(graph.rank_nodes()[0], graph.rank_nodes()[1] + 1) << "the later one in the file";
 }
 
-// A file has an element per NVLink switch; together they are one.
+// The file has an element for each NVLink switch. The graph has one node for all of them.
 TEST(NcclXml, AddsUpLinksToSeveralSwitches) {
   std::string xml = R"(<system version="1"><cpu numaid="0">)";
   for (int i = 0; i < 2; ++i) {
@@ -119,7 +119,7 @@ TEST(NcclXml, AddsUpLinksToSeveralSwitches) {
   EXPECT_DOUBLE_EQ(way.GBps, 12 * 20);
 }
 
-// The same PCI address as spelled by NVML, the kernel and lspci.
+// NVML, the kernel and lspci spell the same PCI address differently.
 TEST(NcclXml, MatchesBusIdsInEverySpelling) {
   EXPECT_EQ(bus_address("00000000:0A:1f.7"), "0000:0a:1f.7");
   EXPECT_EQ(bus_address("0A:00.0"), "0000:0a:00.0");
@@ -139,7 +139,7 @@ TEST(NcclXml, MatchesBusIdsInEverySpelling) {
   }
 }
 
-TEST(NcclXml, TakesUnknownValuesForAbsent) {
+TEST(NcclXml, TreatsUnknownValuesAsAbsent) {
   const auto with = [](const std::string& what, const std::string& instead) {
     std::string xml = kTwoGpus;
     xml.replace(xml.find(what), what.size(), instead);
@@ -156,7 +156,7 @@ TEST(NcclXml, TakesUnknownValuesForAbsent) {
   EXPECT_EQ(with("sm=\"80\"", "sm=\"-1\""), with("sm=\"80\"", ""));
 }
 
-// A file may list the switches as PCI devices and omit a link's target class.
+// A file may list switches as PCI devices, and omit the target class of a link.
 TEST(NcclXml, FindsSwitchesByTheirBus) {
   const Graph graph = parse_nccl_topology(
       R"(<system version="1"><cpu numaid="0">
@@ -174,7 +174,7 @@ std::string warnings_of(const std::string& xml, Graph* graph = nullptr) {
   return ::testing::internal::GetCapturedStderr();
 }
 
-// A host whose GPUs each report this many NVLinks to each other GPU.
+// Returns a host in which each GPU reports `links` NVLinks to each other GPU.
 std::string meshed(int gpus, int links, int sm = 90) {
   std::string xml = "<system version=\"1\"><cpu numaid=\"0\">\n";
   for (int i = 0; i < gpus; ++i) {
@@ -188,7 +188,7 @@ std::string meshed(int gpus, int links, int sm = 90) {
   return xml + "</cpu></system>";
 }
 
-TEST(NcclXml, TakesMoreNvlinksThanThereArePortsForASwitch) {
+TEST(NcclXml, TreatsMoreNvlinksThanPortsAsASwitch) {
   Graph graph;
   const std::string told = warnings_of(meshed(8, 18), &graph);
   EXPECT_THAT(told, HasSubstr("topo.xml, line 2: gpu0 has 126 NVLinks, but this model has 18"));
@@ -204,7 +204,7 @@ TEST(NcclXml, TakesMoreNvlinksThanThereArePortsForASwitch) {
   EXPECT_THAT(warnings_of(meshed(4, 3, 70)), HasSubstr("gpu0 has 9 NVLinks, but this model has 6"));
 }
 
-TEST(NcclXml, DoesNotBelieveAbsurdSpeeds) {
+TEST(NcclXml, IgnoresAbsurdSpeeds) {
   const auto host = [](const std::string& link, const std::string& port) {
     return "<system version=\"1\"><cpu numaid=\"0\"><pci busid=\"0000:01:00.0\" "
            "class=\"0x020000\" " +
@@ -333,7 +333,7 @@ TEST(HwlocGraph, RefusesBadFilesWithTheirLine) {
               AllOf(HasSubstr("Planet"), HasSubstr("line 3")));
 }
 
-// Versions of hwloc refuse such a file or crash on it. We refuse it.
+// hwloc refuses such a file or crashes on it, depending on its version. It must be refused.
 TEST(HwlocGraph, RefusesFilesWhoseObjectsLackTheirSets) {
   const auto object = [](const std::string& type, const std::string& sets, const std::string& in) {
     return cat("<object type=\"", type, "\" os_index=\"0\" ", sets, ">", in, "</object>");
@@ -383,7 +383,7 @@ TEST(GraphJson, ReadsWhatItWrites) {
   EXPECT_EQ(to_json(parse_graph_json(json, "two.json")).dump(), json);
 }
 
-TEST(GraphJson, SaysWhichSpeedsAreAssumed) {
+TEST(GraphJson, MarksAssumedSpeeds) {
   Graph graph;
   const int card = graph.add({.kind = NodeKind::nic, .number = 0, .name = "eth0"});
   const int network = graph.add({.kind = NodeKind::network_switch, .host = -1, .name = "network"});
@@ -409,7 +409,7 @@ TEST(GraphJson, RefusesBadFilesWithTheirPlace) {
               HasSubstr("links[0]"));
 }
 
-// ---- files identified by their contents
+// ---- files whose kind is detected by their contents
 
 TEST(LoadGraph, DetectsTheKindOfAFileByItsContents) {
   const std::filesystem::path folder = ::testing::TempDir();
@@ -454,13 +454,13 @@ void expect_all_load(const std::filesystem::path& folder) {
   EXPECT_GE(files, 10) << folder;
 }
 
-TEST(LoadGraph, ReadsOtherPeoplesNcclFiles) {
+TEST(LoadGraph, ReadsPublishedNcclFiles) {
   const std::filesystem::path folder = testing::test_data("nccl_topo");
   if (folder.empty()) GTEST_SKIP() << testing::kNoTestData;
   expect_all_load(folder);
 }
 
-TEST(LoadGraph, ReadsOtherPeoplesHwlocFiles) {
+TEST(LoadGraph, ReadsPublishedHwlocFiles) {
   const std::filesystem::path folder = testing::test_data("hwloc");
   if (folder.empty()) GTEST_SKIP() << testing::kNoTestData;
   expect_all_load(folder);

@@ -45,13 +45,13 @@ TEST(Host, ReadsASyntheticMachine) {
   EXPECT_THAT(host.caches[9].cores, ElementsAre(2, 3));
 }
 
-TEST(Host, NonsenseIsRefused) {
+TEST(Host, InvalidDescriptionsAreRefused) {
   EXPECT_THROW(load_host_synthetic("package:two"), Error);
   EXPECT_THROW(load_host_xml("/nonexistent/host.xml"), Error);
 }
 
 TEST(Host, ReadsAnXmlFileWithADisallowedCore) {
-  // hwloc itself writes the file: four cores, the second of which is disallowed.
+  // hwloc itself writes the file. It has four cores, of which the second is disallowed.
   hwloc_topology_t topology;
   hwloc_topology_init(&topology);
   hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
@@ -74,7 +74,7 @@ TEST(Host, ReadsAnXmlFileWithADisallowedCore) {
               ElementsAre(ElementsAre(0), ElementsAre(2), ElementsAre(3)));
 }
 
-TEST(Host, ThisHostAllowsWhatItsAffinityAllows) {
+TEST(Host, ThisHostHasTheProcessorsOfItsAffinity) {
   cpu_set_t before;
   ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
   const HostTopology whole = load_host();
@@ -110,7 +110,8 @@ TEST(Binding, EveryShareIsDisjointContiguousAndFair) {
   for (int ranks = 1; ranks <= 12; ++ranks) {
     const auto bound = bind_local_ranks(host, ranks);
     ASSERT_EQ(bound.size(), static_cast<size_t>(ranks));
-    int next = 0;  // cores are numbered in order here, so contiguous means consecutive
+    // Cores are numbered in order here, so that contiguous cores have consecutive numbers.
+    int next = 0;
     for (const std::vector<int>& share : bound) {
       EXPECT_GE(share.size(), static_cast<size_t>(12 / ranks));
       EXPECT_LE(share.size(), static_cast<size_t>((12 + ranks - 1) / ranks));
@@ -127,7 +128,7 @@ TEST(Binding, MoreRanksThanCoresAreNotBound) {
   for (const std::vector<int>& share : bound) EXPECT_THAT(share, IsEmpty());
 }
 
-TEST(Report, NamesWhatIsThere) {
+TEST(Report, ListsThePartsOfAHost) {
   const HostTopology host = load_host_synthetic("package:2 l3:1(size=4MB) core:2 pu:2");
   EXPECT_THAT(summary(host), HasSubstr("L3        2 x 3.8 MiB, each shared by 2 cores"));
   EXPECT_THAT(summary(host), HasSubstr("cores     4 (8 hardware threads), allowed 4 (8)"));

@@ -1,4 +1,4 @@
-// Tests the order and groups of ranks.
+// Tests the order of ranks in layouts, and the groups that they form.
 #include "topology/layout.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ std::vector<int> sizes(const Layout& layout, int level) {
   return all;
 }
 
-TEST(Layouts, WithoutAnythingToTellAreInOrder) {
+TEST(Layouts, KeepTheOrderOfRanksWithoutPlaces) {
   for (const Layout& layout :
        {Layout(), layout_of_hosts(""), layout_of_hosts("a"), layout_of_hosts("aaa"),
         layout_of_hosts("abc"), layout_of_caches({0, 0, 0}), layout_of_caches({0, 1, 2}),
@@ -75,7 +75,7 @@ TEST(Layouts, GroupRanksByHost) {
   EXPECT_EQ(to_text(layout_of_hosts("aabbb")), "groups of 2, 3");
 }
 
-TEST(Layouts, OrderRanksSoThatThoseOfAHostAreNeighbours) {
+TEST(Layouts, OrderRanksOfAHostNextToEachOther) {
   const Layout cyclic = layout_of_hosts("abab");
   EXPECT_FALSE(cyclic.in_order());
   EXPECT_THAT(order(cyclic, 4), ElementsAre(0, 2, 1, 3));
@@ -86,13 +86,13 @@ TEST(Layouts, OrderRanksSoThatThoseOfAHostAreNeighbours) {
   EXPECT_THAT(sizes(layout_of_hosts("babbca"), 0), ElementsAre(3, 2, 1));
 }
 
-// Each rank is alone on its host, except for ranks 0 and 3, which share one.
+// Ranks 0 and 3 share a host. Each other rank is alone on its host.
 TEST(Layouts, MayBeOutOfOrderForOnePair) {
   EXPECT_THAT(order(layout_of_hosts("abca"), 4), ElementsAre(0, 3, 1, 2));
   EXPECT_THAT(sizes(layout_of_hosts("abca"), 0), ElementsAre(2, 1, 1));
 }
 
-TEST(Layouts, HaveALevelForEachThingThatDivides) {
+TEST(Layouts, HaveALevelForEachDivision) {
   std::vector<Place> places;
   for (const char* host : {"a", "b"}) {
     for (int cache = 0; cache < 4; ++cache) {
@@ -109,14 +109,14 @@ TEST(Layouts, HaveALevelForEachThingThatDivides) {
   EXPECT_EQ(layout.group_of(1, 7), 1);
   EXPECT_EQ(layout.group_of(1, 8), 2);
   EXPECT_EQ(layout.first(2, 3), 6);
-  const Layout outside = layout.outside(2);  // of the eight pairs
+  const Layout outside = layout.outside(2);  // the layout of the eight pairs
   ASSERT_EQ(outside.levels(), 2);
   EXPECT_THAT(sizes(outside, 0), ElementsAre(4, 4));
   EXPECT_THAT(sizes(outside, 1), ElementsAre(2, 2, 2, 2));
   EXPECT_EQ(layout.outside(0), Layout());
 }
 
-// Ranks assigned to hosts round-robin; the racks do not follow the hosts' order.
+// Ranks are assigned to hosts round-robin. The order of racks differs from that of hosts.
 TEST(Layouts, HaveALevelForEachSwitchAboveTheHosts) {
   const std::vector<std::string> racks = {"row0.rack0", "row1.rack0", "row0.rack1", "row0.rack0"};
   std::vector<Place> places;
@@ -137,7 +137,7 @@ TEST(Layouts, HaveALevelForEachSwitchAboveTheHosts) {
   EXPECT_EQ(layout.of_positions().of_hosts(), hosts.of_positions());
 }
 
-TEST(Layouts, DivideByAsManySwitchesAsAreKnownOfAllHosts) {
+TEST(Layouts, UseOnlyTheSwitchLevelsKnownForAllHosts) {
   const auto levels_with = [](const std::string& last) {
     return Layout::of(std::vector<Place>{{"a", {}, "row0.rack0"},
                                          {"b", {}, "row0.rack1"},
@@ -151,7 +151,7 @@ TEST(Layouts, DivideByAsManySwitchesAsAreKnownOfAllHosts) {
   EXPECT_EQ(levels_with(""), 1);
 }
 
-TEST(Layouts, DivideOnlyTheHostsWhosePlacesAreKnown) {
+TEST(Layouts, DivideOnlyHostsWithKnownPlaces) {
   const Layout layout = Layout::of(std::vector<Place>{
       {"a", {0, 0}}, {"a", {0, 1}}, {"a", {0, 0}}, {"b", {0, 0}}, {"b", {}}, {"b", {0, 1}}});
   ASSERT_EQ(layout.levels(), 2);
@@ -160,18 +160,18 @@ TEST(Layouts, DivideOnlyTheHostsWhosePlacesAreKnown) {
   EXPECT_THAT(sizes(layout, 1), ElementsAre(2, 1, 3));
 }
 
-TEST(Layouts, OneHostHasGroupsPerNodeAndCache) {
+TEST(Layouts, OneHostHasGroupsForItsNodesAndCaches) {
   const HostTopology host = load_host_synthetic("package:2 [numa] l3:2 core:4 pu:2");
   EXPECT_EQ(to_text(layout_on(host, 16)), "groups of 4 in groups of 8");
   EXPECT_EQ(to_text(layout_on(host, 8)), "groups of 2 in groups of 4");
   EXPECT_EQ(to_text(layout_on(host, 4)), "groups of 2");  // one rank per cache
   EXPECT_EQ(to_text(layout_on(host, 2)), "");             // one rank per node
-  // Ranks with six cores each straddle caches and nodes.
+  // If a rank has six cores, ranks straddle caches and nodes, so that there are no groups.
   for (const int ranks : {1, 3, 17}) EXPECT_EQ(to_text(layout_on(host, ranks)), "") << ranks;
 }
 
-// The AMD EPYC 9654 has twelve L3s per package and eight cores per L3; the 7401 has four NUMA nodes
-// per package, two L3s per node and three cores per L3.
+// The AMD EPYC 9654 has twelve L3s per package, with eight cores each. The EPYC 7401 has four NUMA
+// nodes per package, with two L3s of three cores each.
 TEST(Layouts, TwoEpycsHaveNestedGroups) {
   const HostTopology genoa = load_host_synthetic("package:2 [numa] l3:12 core:8 pu:2");
   EXPECT_EQ(to_text(layout_on(genoa, 192)), "groups of 8 in groups of 96");
@@ -184,10 +184,11 @@ TEST(Layouts, TwoEpycsHaveNestedGroups) {
   const HostTopology naples = load_host_xml(file);
   ASSERT_EQ(naples.allowed_cores(), 48);
   EXPECT_EQ(to_text(layout_on(naples, 48)), "groups of 3 in groups of 6");
-  EXPECT_EQ(to_text(layout_on(naples, 16)), "groups of 2");  // one rank per L3, by NUMA node
+  // One rank per L3, grouped by NUMA node.
+  EXPECT_EQ(to_text(layout_on(naples, 16)), "groups of 2");
 }
 
-// Ranks placed at random.
+// Ranks have random places.
 TEST(Layouts, KeepGroupsTogetherAndEveryRankOnce) {
   std::mt19937 random(5);
   for (int turn = 0; turn < 500; ++turn) {
@@ -218,7 +219,7 @@ TEST(Layouts, KeepGroupsTogetherAndEveryRankOnce) {
   }
 }
 
-// One rank per core of real machines.
+// There is one rank per core of real machines.
 TEST(Layouts, RealMachinesHaveGroupsInOrder) {
   const std::filesystem::path folder = testing::test_data("hwloc");
   if (folder.empty()) GTEST_SKIP() << testing::kNoTestData;
@@ -230,7 +231,7 @@ TEST(Layouts, RealMachinesHaveGroupsInOrder) {
     try {
       host = load_host_xml(file.path());
     } catch (const Error&) {
-      continue;  // written by a later major version of hwloc
+      continue;  // a later major version of hwloc has written the file
     }
     EXPECT_TRUE(layout_on(host, host.allowed_cores()).in_order()) << "binding goes by the machine";
     ++read;

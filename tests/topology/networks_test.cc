@@ -1,4 +1,4 @@
-// Tests networks: sizes, connectivity and length of paths, files, and errors.
+// Tests networks: their sizes, connectivity, the length of paths, files, and errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,8 @@ std::vector<Arc> way(Network& network, int from, int to) {
   return arcs;
 }
 
-// The path leads from one rank's node to the other's and visits no node twice.
+// Expects the path to lead from the node of one rank to that of the other, and to visit no node
+// twice.
 void expect_connected(Network& network, int from, int to) {
   int node = network.node_of(from);
   std::set<int> passed = {node};
@@ -101,7 +102,8 @@ TEST(Networks, PathsAreAsShortAsPossible) {
   EXPECT_EQ(hops("fat-tree:hosts=64,gpus=8", 0, 7), 2u) << "inside the host";
 }
 
-// Zahavi's property: shifts of all ends by any distance use no link twice.
+// Zahavi's property: if all endpoints send to the endpoint at the same distance, no link is used
+// twice.
 TEST(Networks, ShiftsOfAFatTreeDoNotCollide) {
   for (const char* description : {"fat-tree:k=8", "fat-tree:hosts=32,per-leaf=8,up=8"}) {
     const auto made = network(description);
@@ -122,7 +124,7 @@ TEST(Networks, AvoidFailedLinks) {
     SCOPED_TRACE(description);
     const auto made = network(description);
     const int last = made->ranks() - 1;
-    // The middle of the path has alternatives; a host's own link does not.
+    // Links in the middle of a path have alternatives, but the link of a host does not.
     const std::vector<Arc> usual = way(*made, 0, last);
     made->fail(usual[usual.size() / 2] / 2);
     expect_connected(*made, 0, last);
@@ -151,7 +153,7 @@ TEST(Networks, NameLinksByTheirNodes) {
   }
 }
 
-TEST(Networks, RefuseDescriptionsThatMakeNoSense) {
+TEST(Networks, RefuseInvalidDescriptions) {
   for (const char* wrong :
        {"", "rings:8", "ring:0", "ring:x", "ring", "switch:8,speed=3", "switch:8,bandwidth=fast",
         "switch:8,bandwidth=0", "switch:8,latency=-1us", "fat-tree:k=3", "torus:4xx4",
@@ -209,7 +211,8 @@ TEST(Networks, ReadNs3sFiles) {
   ASSERT_EQ(arcs.size(), 2u);
   EXPECT_DOUBLE_EQ(plain->GBps(arcs[1]), 3.125);
   EXPECT_DOUBLE_EQ(plain->latency_us(arcs[1]), 1);
-  // SimAI: two servers with two GPUs and an NVSwitch each, and a switch.
+  // A file of SimAI: two servers, each with two GPUs and an NVSwitch, and one switch between the
+  // servers.
   const auto servers = read_network(
       "7 2 2 1 8 H20\n4 5 6\n0 4 900Gbps 25ns 0\n1 4 900Gbps 25ns 0\n2 5 900Gbps 25ns 0\n"
       "3 5 900Gbps 25ns 0\n0 6 200Gbps 1us 0\n1 6 200Gbps 1us 0\n2 6 200Gbps 1us 0\n"
@@ -278,7 +281,7 @@ TEST(Networks, RefuseFilesWithLineAndReason) {
   }
 }
 
-TEST(Networks, RefuseSizesThatNobodyCanHold) {
+TEST(Networks, RefuseSizesThatDoNotFitInMemory) {
   for (const char* description :
        {"full:1000000", "torus:65536x65536x65536x65536", "fat-tree:hosts=1000,up=1000000",
         "dragonfly:groups=3,routers=100000,hosts=1,global=100000", "fat-tree:k=8,hosts=1000000"}) {
@@ -287,7 +290,7 @@ TEST(Networks, RefuseSizesThatNobodyCanHold) {
   EXPECT_THROW((void)network("ring:1")->links_named("x"), Error);
 }
 
-// A rank in the middle of a line differs from one at its end.
+// In a line, a rank in the middle differs from a rank at an end.
 TEST(Networks, RanksThatAreLinkedDirectlyAreNotAlike) {
   Graph graph;
   for (int i = 0; i < 4; ++i) {
@@ -297,7 +300,7 @@ TEST(Networks, RanksThatAreLinkedDirectlyAreNotAlike) {
   EXPECT_EQ(Network(std::move(graph)).alike_group_size(), 1);
 }
 
-// The bandwidth of rings reaches the optimum, which is what a rank with the fewest links can send.
+// Rings together must reach the optimum, which is what a rank with the fewest links can send.
 TEST(Networks, RingsUseAllOfMeshesAndTori) {
   const std::pair<const char*, double> known[] = {
       {"mesh:4x4", 100},  {"mesh:3x4", 100},    {"torus:4x4", 200},
@@ -321,7 +324,7 @@ TEST(Networks, RingsUseAllOfMeshesAndTori) {
   }
 }
 
-// Slurm's switches may have nodes and name neighbouring switches.
+// In files of Slurm, a switch may have both nodes and neighbouring switches.
 TEST(Networks, ReadDragonfliesOfSlurm) {
   const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / "topology.conf";
   std::ofstream(path) << "SwitchName=s0 Nodes=n[0-3] Switches=s[1-2]\n"
@@ -333,7 +336,7 @@ TEST(Networks, ReadDragonfliesOfSlurm) {
   for (int to = 1; to < 12; ++to) expect_connected(*made, 0, to);
 }
 
-TEST(Networks, ReadTheFilesOfOtherSimulators) {
+TEST(Networks, ReadPublishedFilesOfOtherSimulators) {
   const std::filesystem::path networks = testing::test_data("netsim_topologies");
   if (networks.empty()) GTEST_SKIP() << testing::kNoTestData;
   const std::filesystem::path folder = networks.parent_path();

@@ -33,8 +33,8 @@ TEST(Nvml, FindsLinksBetweenGpusAndToSwitches) {
 
 TEST(Nvml, IsNotNeeded) { EXPECT_THAT(probe_nvml("libnvidia-none.so.1"), IsEmpty()); }
 
-// Another library of that name, or an old version.
-TEST(Nvml, LibrariesWithoutItsCallsAreLeftAlone) {
+// The library has the right name, but is another library or too old.
+TEST(Nvml, LibrariesWithoutTheFunctionsAreIgnored) {
   EXPECT_THAT(probe_nvml("libc.so.6"), IsEmpty());
 }
 

@@ -8,7 +8,8 @@
 namespace tutti {
 namespace {
 
-// Two sockets, each with a switch with two GPUs and a card; behind the first is a second switch.
+// Returns a machine with two sockets. Each has a switch with two GPUs and a card. Below the first
+// switch there is a second one.
 const Graph& machine() {
   static const Graph graph = parse_graph_text(R"(
 node numa0 numa_node
@@ -79,8 +80,8 @@ TEST(Route, PrefersTheFewestLinksThenTheWidest) {
   EXPECT_DOUBLE_EQ(across.latency_us, 4 * 0.3 + 0.5);
 }
 
-TEST(Route, StaysOnTheHostWhereBothEndsAreOnIt) {
-  // A path over the network, between the two cards, would be equally short.
+TEST(Route, StaysOnTheHostIfBothEndsAreOnIt) {
+  // A path over the network between the two cards would have the same length.
   for (const Arc arc : way("card0", "card1").arcs) {
     EXPECT_NE(machine().link_of(arc).kind, LinkClass::network);
   }
@@ -94,7 +95,7 @@ TEST(Route, GoesThroughNoGpu) {
   EXPECT_EQ(route(line, 0, 1).type, PathType::NVL);
 }
 
-TEST(Route, ArcsOfARouteHangTogether) {
+TEST(Route, ArcsOfARouteAreConnected) {
   const Route across = way("gpu1", "far");
   int at = node("gpu1");
   for (const Arc arc : across.arcs) {

@@ -76,7 +76,7 @@ TEST(ArenaTest, RefusesMoreThanThereIsAndStaysUsable) {
   EXPECT_THROW(arena.take(DType::f32, 1, 1), Error);
 }
 
-// Limits this process's address space during the object's lifetime, to more than exists.
+// During its lifetime, limits this process's address space, so that a larger reservation fails.
 class LimitedAddresses {
  public:
   LimitedAddresses() {
@@ -90,8 +90,8 @@ class LimitedAddresses {
   rlimit before_{};
 };
 
-// Tensors of different sizes follow each other without a gap, so that the touched pages are no more
-// than those in use at once.
+// Tensors of different sizes follow each other without a gap. Memory of released tensors is used
+// again, so that no more pages are touched than were in use at one time.
 TEST(ArenaTest, TakesOneRowOfAddressesOnAHost) {
   Arena arena;
   const std::byte* end = nullptr;

@@ -1,4 +1,5 @@
-// Tests models in a second backend's memory: only kernels access it, and the bits are the CPU's.
+// Tests that models in a second backend's memory give the same bits as on the CPU, and that only
+// kernels access this memory.
 #include "training/core/backend.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +41,7 @@ TEST(BackendTest, ViewsKeepTheirMemory) {
   EXPECT_EQ(arena.take(DType::f32, 0, 6).backend, &fenced_backend());
 }
 
-// The tests below rely on this death: code other than kernels that accesses the memory kills the
+// The tests below rely on this: an access to the memory by code other than kernels kills the
 // process.
 TEST(BackendDeathTest, OnlyKernelsMayAccessMemory) {
   Arena arena(&fenced_backend());
@@ -136,7 +137,8 @@ Passed pass_in(const Backend* backend, Model& model, const MicroBatch& batch) {
   return outcome;
 }
 
-// Expects the CPU's bits in every element, and accesses by kernels only.
+// Expects the same bits as on the CPU in every element. An access other than by kernels would kill
+// the process.
 void expect_same_in_fenced_memory(Model& model, const MicroBatch& batch) {
   const Passed expected = pass_in(nullptr, model, batch);
   const FencedCalls before = fenced_calls();
@@ -167,7 +169,8 @@ TEST(BackendTest, ModelsPassThroughAnyMemory) {
   expect_same_in_fenced_memory(llama, tokens.micro_batch);
 }
 
-// Hooks are notified of progress, and the loss is not awaited before the backward pass.
+// Units report their progress to hooks, and the runner does not wait for the loss before the
+// backward pass.
 TEST(BackendTest, ARunnerWaitsForTheLossAfterBackward) {
   struct Calls : UnitHooks {
     void after_weights(int unit) override {
@@ -192,7 +195,8 @@ TEST(BackendTest, ARunnerWaitsForTheLossAfterBackward) {
 
 // --- training ---
 
-// Expects three steps and an evaluation in fenced memory to equal those in host memory.
+// Expects three steps and an evaluation in fenced memory to have the same results as in host
+// memory.
 void expect_same_training(TinyRun run) {
   run.steps = 3;
   run.validation_samples = 3;
@@ -214,7 +218,7 @@ TEST(BackendTest, TrainsInAnyMemory) {
   }
 }
 
-TEST(BackendTest, TrainsWithActivationsComputedAnew) {
+TEST(BackendTest, TrainsWithRecomputedActivations) {
   TinyRun run;
   run.replica.runner.checkpoint_units = true;
   expect_same_training(run);

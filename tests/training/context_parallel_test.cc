@@ -1,5 +1,5 @@
-// Tests that a model whose samples' tokens are distributed over the context axis trains as on one
-// rank, for any mesh.
+// Tests that a model trains on any mesh as on one rank if the tokens of each sample are distributed
+// over the context axis.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -60,7 +60,7 @@ TEST_P(Context, EveryMeshTrainsTheSameModel) {
   }
 }
 
-// Divides samples of 16 tokens over 16 and 24 ranks, so that some ranks have no token.
+// Distributes samples of 16 tokens over 16 and over 24 ranks. Some of the 24 ranks have no token.
 TEST_P(Context, MoreRanksThanTokens) {
   const auto run = [](const Grid& grid) {
     TinyRun run = run_of(kind(), grid, compute());
@@ -95,7 +95,7 @@ TEST_P(Context, TrainsWithRecomputationAndLossChunks) {
   }
 }
 
-// Some targets are ignored, so ranks have different numbers of targets, and some have none.
+// Some targets are ignored, so that the number of targets differs between ranks, and is 0 on some.
 TEST_P(Context, TrainsWithIgnoredTargets) {
   const auto run = [](const Grid& grid) {
     TinyRun run = run_of(kind(), grid, compute());

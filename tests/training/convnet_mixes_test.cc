@@ -1,5 +1,5 @@
-// Tests convolutions that are batch-, model- or domain-parallel over the same ranks as the fully
-// connected layers after them: any mix trains the same model, and the bytes sent follow the
+// Tests convolutions that are batch-, model- or domain-parallel, followed by fully connected layers
+// on the same ranks. With any mix, the same model is trained, and the bytes sent agree with the
 // formulas.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,8 @@ using testing::TinyRun;
 
 constexpr auto b = LayerSplit::batch, m = LayerSplit::model, d = LayerSplit::domain;
 
-// No height, number of channels or width is divisible by 2, 3 or 4 ranks.
+// The height and width of the images, and the numbers of filters and classes, are not divisible by
+// 2, 3 or 4 ranks.
 ConvnetConfig uneven(const Mix& mix = {}, int64_t kernel = 3) {
   return {.channels = 2,
           .height = 7,
@@ -68,7 +69,7 @@ TEST(ConvnetMixes, FewSamplesAndWideWindowsGiveTheSameGradients) {
   }
 }
 
-// Some ranks have no row of the last images, whose height is 4.
+// The last images have 4 rows, so that one of the 5 ranks has none.
 TEST(ConvnetMixes, TilesMayBeEmpty) {
   check_gradients(5, uneven({d, d, b, m}), 3, false);
   check_gradients(5, uneven({b, d, m, b}), 3, false);
@@ -129,7 +130,7 @@ TEST_F(ConvnetCheckpoints, ResumeUnderAnotherMix) {
 
 // --- bytes sent ---
 
-// All sizes are multiples of the buckets' padding.
+// All sizes are multiples of the padding of buckets.
 constexpr int64_t kClasses = 32, kSide = 8, kChannels = 2, kFilters = 32;
 ConvnetConfig even(const Mix& mix) {
   return {.channels = kChannels,
@@ -169,9 +170,9 @@ TEST(ConvnetMixes, SendTheBytesOfTheFormulas) {
       EXPECT_NEAR(gradients, 2 * part * static_cast<double>(convolved + connected) * sizeof(float),
                   1e-6);
       EXPECT_NEAR(loss, 2 * part * 2 * sizeof(double), 1e-9);
-      // The first rank has one neighbour. It sends a row of pixels of each convolution's input and
-      // of the second one's gradients. Then images, of which it has some rows, are exchanged, and
-      // their gradients are returned.
+      // The first rank has one neighbour. It sends one row of pixels of each convolution's input,
+      // and one row of the second convolution's output gradients. Then ranks exchange parts of
+      // images, because each has only some rows, and later return the gradients.
       const auto [halos, more] = sent_by({d, d, b, b}, ranks, samples);
       EXPECT_NEAR(halos - loss,
                   values(kSide * kChannels) + 2 * values(kSide * kFilters) +

@@ -1,6 +1,6 @@
-// Tests the memory and traffic of each ZeRO stage: the formulas of Rajbhandari et al. (ZeRO, 2020,
-// figure 1 and section 7) for Psi parameters in bf16 with AdamW on N ranks. Bytes are counted where
-// they leave the process: ranks are threads here, connected by TCP.
+// Tests the memory and traffic of each ZeRO stage against the formulas of Rajbhandari et al. (ZeRO,
+// 2020, figure 1 and section 7) for Psi parameters in bf16 with AdamW on N ranks. Ranks are
+// threads, connected by TCP; bytes are counted where they leave the process.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -20,7 +20,7 @@ namespace {
 std::atomic<int64_t> bytes_on_the_wire = 0;
 }  // namespace
 
-// Replaces the C library's function, by which the TCP transport sends all messages.
+// Replaces the C library's function, by which the TCP transport sends all messages, to count bytes.
 extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
   const long sent = ::syscall(SYS_sendmsg, socket, message, flags);
   if (sent > 0) bytes_on_the_wire += sent;
@@ -42,10 +42,10 @@ double parameters_of(Model& model) {
   return count;
 }
 
-// How a rank trains its part of a step.
+// Ways in which a rank trains its part of a step.
 enum class Kind {
   one_pass,     // one micro-batch: 16-bit gradients
-  accumulated,  // two micro-batches: f32 sums of gradients (stages 2 and 3: of shards)
+  accumulated,  // two micro-batches: f32 sums of gradients (in stages 2 and 3, sums of shards)
   rounded,      // one micro-batch, without masters
 };
 
@@ -59,8 +59,8 @@ TinyRun large_run(int stage, int ranks, Kind kind) {
   return run;
 }
 
-// Bytes per parameter that each kind needs on N ranks, and that it sends per step, divided by (N -
-// 1) / N.
+// Bytes per parameter on each of N ranks. `sent` times (N - 1) / N is the number of bytes that a
+// rank sends per step.
 struct Formula {
   double parameters;
   double gradients;
@@ -71,10 +71,10 @@ struct Formula {
 
 Formula formula(int stage, double n, Kind kind) {
   const double gradient = kind == Kind::accumulated ? 4 : 2;
-  // Stages 2 and 3 reduce each micro-batch's gradients over ranks.
+  // Stages 2 and 3 reduce the gradients of each micro-batch over ranks.
   const double sums = stage >= 2 && kind == Kind::accumulated ? 2 : 1;
-  // All-reduce, or reduce-scatter and all-gather; in stage 3 values are gathered for the forward
-  // and the backward pass of each micro-batch.
+  // Values are gathered once per step, as part of the all-reduce or after the reduce-scatter. Stage
+  // 3 gathers them for each forward and each backward pass instead.
   const double gathers = stage < 3 ? 1 : kind == Kind::accumulated ? 4 : 2;
   return {.parameters = stage < 3 ? 2 : 2 / n,
           .gradients = stage >= 2 ? gradient / n : gradient,
@@ -87,10 +87,10 @@ Formula formula(int stage, double n, Kind kind) {
 
 struct Measured {
   MemoryReport memory;
-  double told = 0;  // bytes sent in a step, as the replica counts them
+  double told = 0;  // bytes sent in a step, according to the replica's own count
 };
 
-// Messages use sockets, where they can be counted.
+// Uses sockets for all messages, so that sendmsg() counts their bytes.
 class OverTcp {
  public:
   OverTcp() { settings().set("TUTTI_TRANSPORT", "tcp"); }
@@ -144,7 +144,7 @@ TEST_P(Costs, FollowTheFormulas) {
     const double volume = expected.sent * psi * (ranks - 1) / ranks;
     EXPECT_NEAR(rank.told, volume, 0.01 * volume);
   }
-  // Sum over all ranks, including headers and small messages.
+  // The sum over all ranks; it also contains headers and small messages.
   const double all = expected.sent * psi * (ranks - 1);
   EXPECT_NEAR(static_cast<double>(wire), all, 0.01 * all + 1e5);
 }
@@ -165,8 +165,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Costs,
                                             ::testing::Values(Kind::accumulated, Kind::rounded)),
                          name_of);
 
-// Two hidden layers of 768 x 1024 and 1024 x 1024, and a last one of 256 x 1024, for K = 4 samples
-// per rank: each layer sends K (M + N) values instead of 2 M N.
+// The layers have 768 x 1024, 1024 x 1024 and 256 x 1024 weights (M x N), and each rank has K = 4
+// samples. Each layer sends K (M + N) values instead of 2 M N.
 TEST(Factors, SendTheBytesThatAreCounted) {
   const OverTcp over_tcp;
   for (const auto& [ranks, stage] : {std::pair(2, 0), std::pair(4, 0), std::pair(3, 1)}) {
@@ -192,8 +192,8 @@ TEST(Factors, SendTheBytesThatAreCounted) {
         }
         EXPECT_DOUBLE_EQ(expected, 0);
         expected = 4.0 * ranks * (1792 + 2048 + 1280) * sizeof(float);
-        // Gradients of embeddings and biases are all-reduced. ZeRO 1 reduce-scatters them and
-        // gathers all values.
+        // Gradients of embeddings and biases are all-reduced. ZeRO stage 1 reduce-scatters them,
+        // and gathers the values of all parameters.
         psi = parameters_of(*rank.model);
         const double rest = 256.0 * 96 + 1024 + 1024 + 256;
         expected += (stage == 0 ? 2 * rest : rest + psi) * sizeof(float);
@@ -213,7 +213,8 @@ TEST(Factors, SendTheBytesThatAreCounted) {
   }
 }
 
-// The bits are then those of the other stages, which accumulate whole gradients.
+// Deterministic mode gives the same bits in all stages, because stages 2 and 3 then accumulate
+// whole gradients too.
 TEST(AccumulatedGradients, DeterministicModeKeepsWholeGradients) {
   const testing::Deterministic deterministic;
   for (const int stage : {2, 3}) {
@@ -230,7 +231,7 @@ TEST(AccumulatedGradients, DeterministicModeKeepsWholeGradients) {
 
 // --- constant-size buffers (section 6.2) ---
 
-// Returns rank 0's memory reports after each of ten steps.
+// Returns rank 0's memory report of each of ten steps.
 std::vector<MemoryReport> reports(int ranks, TinyRun run) {
   run.steps = 10;
   std::vector<MemoryReport> reports;
@@ -261,16 +262,17 @@ TEST(GatheredBuckets, MoreStepsOrLayersGatherNoMoreBuckets) {
     };
     const int64_t one_at_a_time = bytes(3, false);
     EXPECT_GT(one_at_a_time, 0);
-    EXPECT_LE(bytes(12, false), one_at_a_time) << stage;  // 3 layers have a larger largest bucket
-    // Reductions are in flight during the backward pass: the time at which their buckets are
-    // released varies, but only a few are ever allocated.
+    // The largest bucket of 12 layers is smaller than that of 3 layers.
+    EXPECT_LE(bytes(12, false), one_at_a_time) << stage;
+    // Reductions are in flight during the backward pass, so the time at which a bucket is released
+    // varies. Nevertheless only a few buckets are ever allocated.
     EXPECT_LE(bytes(12, true), 2 * one_at_a_time) << stage;
   }
 }
 
 // --- tensor ranks ---
 
-// Returns the run with its model cut over the ranks.
+// Returns the run with its model divided over the tensor ranks.
 TinyRun cut(TinyRun run) {
   run.other_model = [config = run.model](const MeshPlace& place) {
     return std::make_unique<Gpt>(config, place);
@@ -285,12 +287,15 @@ class TensorCosts : public ::testing::TestWithParam<std::tuple<int, bool>> {
 INSTANTIATE_TEST_SUITE_P(Meshes, TensorCosts,
                          ::testing::Combine(::testing::Values(2, 4), ::testing::Bool()));
 
-// The bytes of a step with one micro-batch of s tokens and L blocks of width h, per rank, in units
-// of (t - 1) / t s h values. An all-reduce counts two: forward after the embedding and twice in
-// each block, backward before the head's normalization and twice in each block. With shared rows,
-// its first half is a reduce-scatter and the second an all-gather; in addition, backward gathers
-// the saved inputs of two normalizations, and the embedding's gradient (Shoeybi et al. 2019;
-// Korthikanti et al. 2022). For the loss, three numbers per token are all-reduced.
+// Counts the bytes of a step with one micro-batch of s tokens and L blocks of width h, per rank, in
+// units of (t - 1) / t s h values (Shoeybi et al. 2019; Korthikanti et al. 2022).
+//
+// An all-reduce counts 2. There is one after the embedding, four in each block (two forward, two
+// backward), and one in backward before the head's normalization. With shared rows, a
+// reduce-scatter and an all-gather (1 each) replace each all-reduce; the last all-gather is the one
+// of the embedding's gradient. In addition, backward gathers two saved inputs in each block.
+//
+// For the loss, three numbers per token are all-reduced.
 TEST_P(TensorCosts, FollowTheFormulas) {
   const auto [ranks, sp] = GetParam();
   constexpr int64_t kLayers = 3, kWidth = 256, kContext = 64, kSamples = 8;
@@ -307,7 +312,7 @@ TEST_P(TensorCosts, FollowTheFormulas) {
   run_ranks(ranks, [&](const Job& job) {
     Trace trace;
     TinyRank rank(job, cut(run));
-    rank.step();  // groups are made
+    rank.step();  // the first step creates the communicators
     rank.replica.record(trace);
     rank.replica.world().barrier();
     if (job.rank == 0) wire -= bytes_on_the_wire;
@@ -326,14 +331,16 @@ TEST_P(TensorCosts, FollowTheFormulas) {
   });
   const double tokens = kContext * kSamples;
   const double units = sp ? 4 + 10 * kLayers : 4 + 8 * kLayers;
-  const double all = (ranks - 1) * 4 * tokens * (units * kWidth + 2 * 3);  // f32, of all ranks
+  // Bytes in f32, summed over all ranks.
+  const double all = (ranks - 1) * 4 * tokens * (units * kWidth + 2 * 3);
   for (const double bytes : told) EXPECT_NEAR(bytes, all / ranks, 1e-9 * all);
-  // Gradients of normalizations are sums over ranks that share rows.
+  // Gradients of normalizations are summed over the ranks that share rows.
   const double norms = sp ? 2.0 * (ranks - 1) * 4 * (2 * (2 * kLayers + 1) * kWidth) : 0;
   EXPECT_NEAR(static_cast<double>(wire), all + norms, 0.01 * all + 1e5);
 }
 
-// No rank ever holds the logits of all words or, if the loss is computed in chunks, of all tokens.
+// No rank ever holds the logits of all words. If the loss is computed in chunks, no rank holds the
+// logits of all tokens either.
 TEST(Logits, NoRankHoldsWholeLogits) {
   constexpr int64_t kWords = 20000;
   const auto most_bytes = [](int ranks, int64_t chunk) {

@@ -18,7 +18,8 @@ TEST(EpochCheck, HoldsForAnyNumberOfRanks) {
   }
 }
 
-// Weights 3 to 1 of sets of equal sizes: three epochs of the first in one of the second.
+// Two sets of equal sizes have the weights 3 and 1, so that the first has three epochs during one
+// of the second.
 TEST(EpochCheck, CountsTheEpochsOfEachDataSet) {
   const EpochCheck check =
       check_epochs({.sizes = {40, 40}, .weights = {3, 1}, .batch = 8, .epochs = 2});
@@ -31,7 +32,7 @@ TEST(EpochCheck, CountsTheEpochsOfEachDataSet) {
   EXPECT_EQ(of_second, 80u);
 }
 
-TEST(EpochCheck, AnswersNoWhereAnExampleIsMissedOrAnOrderRepeated) {
+TEST(EpochCheck, ReportsMissedExamplesAndRepeatedOrders) {
   EpochCheck check = check_epochs({.sizes = {50}, .batch = 10});
   EpochCheck missed = check;
   missed.epochs.front().missing = 1;

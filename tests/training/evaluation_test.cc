@@ -1,4 +1,4 @@
-// Tests the loss over a whole text.
+// Tests the evaluation of the loss over a whole text.
 #include "training/language/evaluation.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,8 @@ struct Rig {
     return evaluate_text(dynamic_cast<Decoder&>(*model), DType::f32, reader, rank, ranks);
   }
 
-  // Loss of tokens [first, first + count), predicted from those before them in the window.
+  // Returns the loss of the tokens [first, first + count), each predicted from the earlier tokens
+  // of its window.
   double window(size_t first, size_t count) {
     ModelRunner runner(*model, {});
     UnitHooks hooks;
@@ -66,7 +67,7 @@ TEST(EvaluationTest, EachTokenButTheFirstIsPredictedOnce) {
   EXPECT_EQ(Rig(9).loss().targets, 8);
 }
 
-TEST(EvaluationTest, ShorterContextsAreOtherWindows) {
+TEST(EvaluationTest, ShorterContextsHaveOtherWindows) {
   Rig rig(22, 5);
   EXPECT_NEAR(rig.loss().sum,
               rig.window(0, 5) + rig.window(5, 5) + rig.window(10, 5) + rig.window(15, 5) +

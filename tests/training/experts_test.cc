@@ -1,5 +1,5 @@
-// Tests mixtures of experts on meshes: the balance does not depend on how a batch is divided, and
-// no routing loses a token.
+// Tests mixtures of experts on meshes: the balance loss does not depend on how a batch is divided,
+// and no token is lost.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -70,10 +70,10 @@ void expect_alike(const Outcome& found, const Outcome& alone) {
   }
 }
 
-// Defects of other systems: the loss depended on micro-batches, stages or accumulation, counts were
-// summed twice over ranks, or only one tensor rank had the loss's gradient. A large weight reveals
-// them.
-TEST(Experts, ABalanceLossThatDependsOnHowTheBatchIsCut) {
+// Other systems had these defects: the loss depended on micro-batches, stages or accumulation,
+// counts were summed twice over ranks, or only one tensor rank had the gradient of the loss. A
+// large weight of the balance loss reveals them.
+TEST(Experts, TheBalanceLossDoesNotDependOnHowTheBatchIsCut) {
   for (const BalanceOf of : {BalanceOf::all_layers, BalanceOf::each_layer}) {
     const RouterOptions router{.experts = 5, .topk = 2, .balance_loss = 2, .balance = of};
     const Outcome alone = testing::train(1, run_of(router, {}, 8));
@@ -92,8 +92,8 @@ TEST(Experts, ABalanceLossThatDependsOnHowTheBatchIsCut) {
   }
 }
 
-// Context ranks share the tokens of a sequence and of a micro-batch.
-TEST(Experts, ABalanceOfEachSequenceOrMicroBatch) {
+// Context ranks share the tokens of each sequence and of each micro-batch.
+TEST(Experts, BalancesEachSequenceOrMicroBatch) {
   for (const BalanceScope scope : {BalanceScope::sequence, BalanceScope::micro_batch}) {
     const RouterOptions router{.experts = 5, .topk = 2, .balance_loss = 2, .balance_scope = scope};
     const bool of_sequences = scope == BalanceScope::sequence;
@@ -105,9 +105,10 @@ TEST(Experts, ABalanceOfEachSequenceOrMicroBatch) {
   }
 }
 
-// Sums over tensor ranks overlap with the computation of a micro-batch's other samples, which are
-// balanced together nevertheless.
-TEST(Experts, ABalanceOfAMicroBatchWhoseSamplesAreComputedInParts) {
+// The samples of a micro-batch are computed in two parts, because sums over tensor ranks overlap
+// with the computation of the other part. Nevertheless the balance loss is the one of the whole
+// micro-batch.
+TEST(Experts, BalancesAMicroBatchThatIsComputedInParts) {
   const RouterOptions router{
       .experts = 5, .topk = 2, .balance_loss = 2, .balance_scope = BalanceScope::micro_batch};
   const auto wide = [&](const Grid& grid) {
@@ -116,7 +117,8 @@ TEST(Experts, ABalanceOfAMicroBatchWhoseSamplesAreComputedInParts) {
       return std::make_unique<Llama>(LlamaConfig{.family = LlamaFamily::mixtral,
                                                  .layers = 1,
                                                  .heads = 4,
-                                                 .width = 1024,  // two parts of 256 KiB
+                                                 // The micro-batch has two parts of 256 KiB each.
+                                                 .width = 1024,
                                                  .hidden = 32,
                                                  .context = testing::kTinyContext,
                                                  .vocabulary = 259,
@@ -129,15 +131,15 @@ TEST(Experts, ABalanceOfAMicroBatchWhoseSamplesAreComputedInParts) {
   expect_alike(testing::train(2, wide({.tensor = 2})), testing::train(1, wide({})));
 }
 
-// With even scores the sum over experts of (choices / tokens) x 1 / E x E is topk.
+// With equal scores, the sum over the E experts of (choices / tokens) x (1 / E) x E is topk.
 TEST(Experts, AnEvenBalanceIsTheNumberOfChoices) {
   RouterOptions router{.experts = 4, .topk = 3, .balance_loss = 1e-6};
   const Outcome found = testing::train(1, run_of(router));
   EXPECT_NEAR(found.named.at("balance_loss").front(), 3, 0.2);
 }
 
-// In another system, an expert chosen by no token made step 2 NaN.
-TEST(Experts, AnEmptyExpert) {
+// In another system, an expert that no token chose made the losses of step 2 NaN.
+TEST(Experts, AnExpertWithoutTokensDoesNoHarm) {
   const RouterOptions router{.experts = 64, .topk = 1, .balance_loss = 0.1};
   const Outcome alone = testing::train(1, run_of(router));
   for (const double loss : alone.losses) EXPECT_TRUE(std::isfinite(loss));
@@ -168,8 +170,9 @@ TEST(Experts, AllTokensGoToOneExpert) {
   EXPECT_NEAR(found.losses.back(), dense.losses.back(), 0.2);
 }
 
-// Only one kind of token: all choose the same experts, and most expert ranks receive no row.
-TEST(Experts, ARankWithoutATokenAndOneWithAll) {
+// All tokens are equal, so that they choose the same experts, and most ranks of the experts axis
+// receive no row.
+TEST(Experts, OneRankMayHaveAllTokensAndAnotherNone) {
   const RouterOptions router{.experts = 4, .topk = 1, .balance_loss = 0.1};
   const auto same_tokens = [&](const Grid& grid) {
     TinyRun run = run_of(router, grid);
@@ -186,9 +189,10 @@ TEST(Experts, ARankWithoutATokenAndOneWithAll) {
   }
 }
 
-// T k h (p - 1) / p values travel in each direction if every expert receives every token, and as
-// many for gradients; in the backward pass also the weights and their gradients.
-TEST(Experts, WhatTravelsIsCounted) {
+// If every expert receives every token, T k h (p - 1) / p values are sent to the experts and as
+// many back, and twice as many again for the gradients. In addition, weights and their gradients
+// are sent.
+TEST(Experts, CountsTheBytesSent) {
   const RouterOptions router{.experts = 4, .topk = 4};
   for (const Grid& grid : {Grid{.data = 2, .experts = 2}, Grid{.data = 4, .experts = 4},
                            Grid{.tensor = 2, .experts = 2}, Grid{.context = 2, .experts = 2}}) {
@@ -201,13 +205,13 @@ TEST(Experts, WhatTravelsIsCounted) {
       const double found = rank.mesh.said().bytes[static_cast<size_t>(Axis::expert)];
       bytes[static_cast<size_t>(job.rank)] = found;
     });
-    const double choices = 2 * 8 * testing::kTinyContext * 4;  // in all layers
+    const double choices = 2 * 8 * testing::kTinyContext * 4;  // number of choices in all layers
     const double away = choices * (grid.experts - 1) / grid.experts;
     EXPECT_EQ(std::accumulate(bytes.begin(), bytes.end(), 0.0), away * (4 * 32 * 4 + 2 * 8));
   }
 }
 
-// A row for several ranks of a host is sent to one of them, which passes it on.
+// A row for several ranks of a host is sent to one of them, which forwards it to the others.
 TEST(Experts, ATokenGoesToAHostOnce) {
   const RouterOptions some{.experts = 5, .topk = 3, .balance_loss = 0.1};
   const Outcome alone = testing::train(1, run_of(some));
@@ -235,9 +239,9 @@ TEST(Experts, ATokenGoesToAHostOnce) {
     const std::lock_guard lock(mutex);
     bytes += rank.mesh.said().bytes[static_cast<size_t>(Axis::expert)];
   });
-  const double tokens = 2 * 8 * testing::kTinyContext;  // in all layers
-  // A row is sent four times (to the expert and back, forward and backward). Its 4 choices and
-  // their weights are sent once, and the weights' gradients are returned.
+  const double tokens = 2 * 8 * testing::kTinyContext;  // number of tokens in all layers
+  // A row is sent four times: to the expert and back, in forward and backward. Its 4 choices and
+  // their weights are sent once, and the gradients of the weights are returned.
   EXPECT_EQ(bytes, tokens * (4 * 32 * 4 + 2 * 4 * 8 + 4 * 8));
 }
 
@@ -267,7 +271,7 @@ Loads loads_of(int ranks, const TinyRun& run) {
   return loads;
 }
 
-// The counts include dropped choices.
+// Dropped choices are counted too.
 TEST(Experts, EachChoiceIsCountedOnce) {
   const RouterOptions router{.experts = 5, .topk = 2};
   const Loads alone = loads_of(1, run_of(router));
@@ -283,10 +287,10 @@ TEST(Experts, EachChoiceIsCountedOnce) {
   }
 }
 
-TEST(Experts, WhatAFullExpertDropsDoesNotDependOnTheMesh) {
+TEST(Experts, DroppedChoicesDoNotDependOnTheMesh) {
   for (const FullExpert full : {FullExpert::by_position, FullExpert::by_score}) {
     const RouterOptions router{.experts = 4, .topk = 1, .capacity = 0.5, .full = full};
-    // Each expert takes at most 2 of a sample's 16 choices.
+    // Each of the 4 experts takes at most 2 of a sample's 16 choices.
     const Loads loads = loads_of(1, run_of(router, {}, 4));
     EXPECT_GE(loads.dropped, 2 * 8 * (16 - 4 * 2));
     const Outcome alone = testing::train(1, run_of(router, {}, 4));
@@ -298,8 +302,8 @@ TEST(Experts, WhatAFullExpertDropsDoesNotDependOnTheMesh) {
   }
 }
 
-// Each expert takes one choice per sample.
-TEST(Experts, ACapacityOfOne) {
+// The capacity is so small that each expert takes one choice per sample.
+TEST(Experts, AnExpertTakesAtLeastOneChoicePerSample) {
   const RouterOptions router{.experts = 4, .topk = 1, .capacity = 1e-9};
   const Loads loads = loads_of(1, run_of(router));
   EXPECT_GE(loads.dropped, 2 * 8 * (16 - 4));
@@ -324,7 +328,7 @@ TEST(Experts, ABiasBalancesWithoutALoss) {
   }
 }
 
-TEST(Experts, WhatCannotBe) {
+TEST(Experts, RefusesInvalidOptions) {
   const auto refusal = [](const RouterOptions& router) {
     try {
       testing::train(1, run_of(router));

@@ -1,4 +1,5 @@
-// Tests training with weight gradients sent as their factors, compared with an all-reduce.
+// Tests training in which weight gradients are sent as their factors; an all-reduce of the
+// gradients is the reference.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,8 +56,8 @@ TinyRun resnet_run() {
   return run;
 }
 
-// Expects the losses and norms to equal those of an all-reduce up to rounding. train() itself
-// expects equal bits on all ranks.
+// Expects the losses and norms to equal those of an all-reduce up to rounding. train() also fails
+// the test if losses or parameters differ between ranks.
 void expect_close(int ranks, const TinyRun& run, double tolerance) {
   const Outcome plain = train(ranks, run);
   const Outcome factors = train(ranks, with_factors(run));
@@ -77,8 +78,8 @@ TEST_P(Factors, TrainTheSameModel) {
   }
 }
 
-// SGD, because optimizers that divide by a square root of the gradients would amplify rounding
-// differences.
+// Uses SGD, because optimizers that divide by a square root of the gradients would amplify the
+// rounding differences.
 TEST_P(Factors, GiveTheSameParameters) {
   TinyRun run = mlp_run();
   run.optimizer = {{"name", "sgd"}};
@@ -107,14 +108,14 @@ TEST_P(Factors, Bf16FactorsGiveTheSameUpdate) {
   run.replica.storage.dtype = DType::bf16;
   expect_close(GetParam(), run, 2e-3);  // gradients are summed in f32
   run.batch = static_cast<uint64_t>(GetParam()) * run.micro_batch;
-  expect_close(GetParam(), run, 2e-2);  // one micro-batch: bf16 gradients
+  expect_close(GetParam(), run, 2e-2);  // with one micro-batch, gradients are in bf16
 }
 
 TEST_P(Factors, ScaledLossesGiveTheSameUpdate) {
   TinyRun run = mlp_run();
   run.replica.storage.dtype = DType::f16;
   run.replica.loss_scaling =
-      LossScalerOptions{.initial_scale = 0x1p24};  // the first steps overflow
+      LossScalerOptions{.initial_scale = 0x1p24};  // so large that the first steps overflow
   expect_close(GetParam(), run, 1e-3);
 }
 
@@ -150,8 +151,8 @@ std::vector<std::string> chosen(const TinyRun& run) {
   return names;
 }
 
-// Factors of K samples have K (M + N) values, and a gradient is sent as 2 M N. The layers are
-// hidden.0: 48 x 32, hidden.1: 48 x 48, head: 256 x 48.
+// The factors of K samples are K (M + N) values; an all-reduced gradient is sent as 2 M N values.
+// The layers have 48 x 32 (hidden.0), 48 x 48 (hidden.1) and 256 x 48 (head) weights.
 TEST(AutomaticFactors, FactorsAreUsedWhereTheyTakeFewerBytes) {
   TinyRun run = with_factors(mlp_run(), FactorLayers::automatic);
   using Names = std::vector<std::string>;

@@ -25,7 +25,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// Examples that encode their own index: token = first + example, target = epoch.
+// Each example encodes its own index: the token is first + example, and the target is the epoch.
 class Numbers : public DataSet {
  public:
   Numbers(uint64_t size, uint64_t validation_size, int32_t first = 0)
@@ -54,7 +54,7 @@ class Numbers : public DataSet {
   std::vector<uint8_t> labels_;
 };
 
-// Blocks in add() until the given number of threads have arrived.
+// add() blocks until the given number of threads have called it.
 class Meeting : public Numbers {
  public:
   explicit Meeting(int threads) : Numbers(100, 0), missing_(threads) {}
@@ -161,7 +161,7 @@ TEST(Feed, TheLastMicroBatchAndStepMayBeSmaller) {
   EXPECT_EQ(steps[2].back().first_sample, 32u);
 }
 
-TEST(Feed, ARankForWhichNothingIsLeftGetsAMicroBatchOfWeightZero) {
+TEST(Feed, ARankWithoutSamplesGetsAMicroBatchOfWeightZero) {
   const Numbers set(100, 1);
   const FeedOptions options{.batch = 5, .micro_batch = 4, .samples = 5, .rank = 0, .ranks = 3};
   const auto step = Feed({&set}, options).steps_from(0)->next();
@@ -259,7 +259,7 @@ TEST(Feed, RefusesOptionsThatMakeNoSense) {
   EXPECT_NE(refusal({}, {&empty}), "accepted");
 }
 
-// The clients have 3, 3 and 4 of each step's 10 samples.
+// The three clients have 3, 3 and 4 of the 10 samples of each step.
 TEST(Feed, ClientsGoThroughExamplesOfTheirOwn) {
   const Numbers set(60, 5);
   FeedOptions options{
@@ -299,8 +299,8 @@ TEST(FeedTest, ReportsTheEpochsOfEachDataSet) {
   EXPECT_THAT(feed.epochs(3), ElementsAre(1, 5)) << "the last step is a smaller one";
 }
 
-// Steps of one sample: each worker prepares one step before the first is consumed.
-TEST(Feed, EveryWorkerMakesAStepAhead) {
+// Each step has one sample. Each worker must prepare a step before any step is consumed.
+TEST(Feed, EachWorkerPreparesAStepAhead) {
   for (const int workers : {1, 2, 5}) {
     const Meeting set(workers);
     const Feed feed({&set}, {.batch = 1, .micro_batch = 1, .samples = 20, .workers = workers});

@@ -1,5 +1,5 @@
-// Tests training with periodic flushes: when they happen, what is incompatible with them, and
-// resuming from a checkpoint at a flush.
+// Tests training with periodic flushes: at which steps they happen, which options cannot be
+// combined with them, and runs resumed from a checkpoint at a flush.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,17 +46,17 @@ TrainOptions flushing(uint64_t flush_every, uint64_t validate_every = 0,
   return options;
 }
 
-// Returns the steps at whose end a flush happens.
+// Returns the steps that end with a flush.
 std::vector<uint64_t> flushes(const TrainOptions& options, uint64_t steps, uint64_t first = 1) {
   std::vector<uint64_t> all;
   for (uint64_t step = first; step <= steps; step = all.back() + 1) {
     all.push_back(next_flush(options, step, steps));
-    if (all.back() < step) break;  // would never end
+    if (all.back() < step) break;  // otherwise the loop would not end
   }
   return all;
 }
 
-TEST(NextFlush, IsAtMultiplesAndAtTheEnd) {
+TEST(NextFlush, FlushesAtMultiplesAndAtTheEnd) {
   EXPECT_THAT(flushes(flushing(3), 8), ElementsAre(3, 6, 8));
   EXPECT_THAT(flushes(flushing(4), 8), ElementsAre(4, 8));
   EXPECT_THAT(flushes(flushing(1), 3), ElementsAre(1, 2, 3));
@@ -64,7 +64,7 @@ TEST(NextFlush, IsAtMultiplesAndAtTheEnd) {
   EXPECT_THAT(flushes(flushing(0), 8), ElementsAre(8)) << "0: at the end alone";
 }
 
-TEST(NextFlush, IsAlsoBeforeValidationAndCheckpoints) {
+TEST(NextFlush, AlsoFlushesBeforeValidationAndCheckpoints) {
   EXPECT_THAT(flushes(flushing(4, 5), 12), ElementsAre(4, 5, 8, 10, 12));
   EXPECT_THAT(flushes(flushing(4, 0, 6), 12), ElementsAre(4, 6, 8, 12));
   EXPECT_THAT(flushes(flushing(0, 5, 7), 16), ElementsAre(5, 7, 10, 14, 15, 16));
@@ -76,7 +76,7 @@ TEST(NextFlush, DoesNotDependOnWhereARunResumes) {
   EXPECT_THAT(flushes(flushing(3), 8, 5), ElementsAre(6, 8));
 }
 
-TEST(NextFlush, IsEveryStepOfOtherSchedules) {
+TEST(NextFlush, OtherSchedulesFlushInEveryStep) {
   TrainOptions options = flushing(4);
   for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "chimera"}) {
     options.replica.pipeline.schedule = schedule;
@@ -102,8 +102,8 @@ TrainOptions options_of(const std::string& schedule, uint64_t steps) {
 struct Outcome {
   std::vector<uint64_t> steps;
   std::vector<double> losses;
-  std::vector<uint64_t> validated;  // steps
-  double validation = 0;            // at the end
+  std::vector<uint64_t> validated;  // the steps with a validation
+  double validation = 0;            // loss of the validation at the end
   uint64_t resumed_at = 0;
 };
 
@@ -145,7 +145,7 @@ Outcome train_on(int ranks, const TrainOptions& options, const OnStep& on_step =
 class Checkpoints : public FolderTest,
                     public ::testing::WithParamInterface<std::tuple<const char*, DType, int>> {
  protected:
-  // Tensors of the latest checkpoint.
+  // Returns the tensors of the latest checkpoint.
   std::map<std::string, std::vector<float>> tensors(const std::string& directory) const {
     return testing::saved_tensors(Checkpoint::open(path(directory)));
   }
@@ -198,8 +198,8 @@ TEST(Validation, ChangesNothingAtAFlush) {
 
 // --- refused options ---
 
-// Each rank detects the error by itself. The first rank that throws may end others before they
-// reach the check.
+// Expects `body` to be refused on at least one rank. Each rank checks by itself; the first rank
+// that throws may abort the others before their check.
 void expect_refused(int ranks, const std::function<void(const Job&)>& body, const std::string& what,
                     const std::string& remedy) {
   int found = 0;
@@ -228,7 +228,7 @@ class Refused : public ::testing::TestWithParam<const char*> {
 
 INSTANTIATE_TEST_SUITE_P(Schedules, Refused, ::testing::Values("pipedream", "pipedream-2bw"));
 
-TEST_P(Refused, WhatStagesWouldHaveToWaitFor) {
+TEST_P(Refused, RefusesOptionsThatAllStagesWouldWaitFor) {
   expect([](TrainOptions&, GptConfig& config) { config.tied = true; }, "tied embeddings",
          "--untied");
   expect([](TrainOptions& options, GptConfig&) { options.replica.storage.stage = 3; },
@@ -242,14 +242,14 @@ TEST_P(Refused, WhatStagesWouldHaveToWaitFor) {
       "loss scaling", "--loss-scale none");
 }
 
-TEST(TooFewMicroBatches, TwoBuffersRefuseThem) {
+TEST(TooFewMicroBatches, TwoBuffersRefuseTooFewMicroBatches) {
   expect_refused(
       4,
       [&](const Job& job) {
         Gpt model(untied());
         const std::unique_ptr<DataSet> data = testing::tiny_data();
         TrainOptions options = options_of("pipedream-2bw", 4);
-        options.micro_batch = 2;  // 2 an update, on 4 stages
+        options.micro_batch = 2;  // 2 micro-batches per update, on 4 stages
         train(Mesh(Communicator::init(job), {.pipeline = 4}), model, {data.get()}, options,
               [](const StepReport&) {});
       },
@@ -258,8 +258,8 @@ TEST(TooFewMicroBatches, TwoBuffersRefuseThem) {
 
 // --- non-finite values ---
 
-// The first update makes weights that are far too large. The delay decides who sees them first: the
-// second step, or with two buffers the third.
+// The first update makes weights that are far too large. The schedule's delay determines which step
+// is the first to use them: step 2 with pipedream, and step 3 with two buffers.
 TEST(NotFinite, NamesTheStep) {
   for (const auto& [schedule, step] :
        {std::pair("pipedream", "step 2: "), std::pair("pipedream-2bw", "step 3: ")}) {

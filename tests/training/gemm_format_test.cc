@@ -1,5 +1,5 @@
-// Tests training with products in a narrow format (--gemm-format): every layout gives the same
-// bits, as in training without the format.
+// Tests training in which products are computed in a narrow format (--gemm-format): every layout
+// gives the same bits, as without the format.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ TEST_P(GemmFormats, HaveTheSameBitsInAnyLayout) {
   }
 }
 
-// A micro-batch's gradients are rounded the same way on any rank.
+// The gradients of a micro-batch are rounded to the same values on any rank.
 TEST_P(GemmFormats, RoundMicroBatchesAlikeOnAllRanks) {
   const auto& [format, kind] = GetParam();
   const auto run = [&](const Grid& grid) {
@@ -69,7 +69,8 @@ TEST_P(GemmFormats, RoundMicroBatchesAlikeOnAllRanks) {
   EXPECT_EQ(testing::difference(testing::train(4, run({.data = 4, .zero = 2})), alone), "");
 }
 
-// Outside of deterministic mode blocks and scales are those of a rank's part.
+// Outside deterministic mode, each rank chooses blocks and scales within its own part of an
+// operand, so that layouts differ in rounding.
 TEST(GemmFormat, TrainsInAnyLayout) {
   for (const GemmFormat format :
        {GemmFormat::tf32, GemmFormat::fp8, GemmFormat::mxfp8, GemmFormat::nvfp4}) {

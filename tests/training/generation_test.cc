@@ -1,4 +1,4 @@
-// Tests text generation with and without cached keys and values of earlier tokens.
+// Tests text generation with and without a cache of the keys and values of earlier tokens.
 #include "training/language/generation.h"
 
 #include <gtest/gtest.h>
@@ -43,8 +43,8 @@ const Json kMistral = {{"kind", "llama"}, {"layers", 2},   {"heads", 4},       {
                        {"width", 16},     {"context", 24}, {"vocabulary", 40}, {"window", 6}};
 const std::vector<int32_t> kPrompt = {3, 1, 4, 1, 5};
 
-// This also holds when the context is full and half of it is dropped, and for a prompt that fills
-// it.
+// The results are the same even when the context is full and half of it is dropped, and for a
+// prompt that fills the context.
 TEST(GenerationTest, TheCacheChangesNothing) {
   for (const Json& configuration : {kGpt2, kLlama, kMistral}) {
     Writer writer(configuration);
@@ -69,7 +69,7 @@ TEST(GenerationTest, ASeedGivesTheSameTokens) {
   EXPECT_NE(first, writer.write(kPrompt, {.tokens = 30, .seed = 2}));
 }
 
-// Returns how often each token follows the prompt.
+// Generates the first token after the prompt many times. Returns how often each token occurs.
 std::map<int32_t, int> followers(Writer& writer, GenerationOptions options) {
   constexpr int kDraws = 400;
   std::map<int32_t, int> counts;
@@ -80,12 +80,12 @@ std::map<int32_t, int> followers(Writer& writer, GenerationOptions options) {
   return counts;
 }
 
-TEST(GenerationTest, TheNucleusIsTheSmallestThatReachesItsShare) {
+TEST(GenerationTest, TheNucleusIsTheSmallestThatReachesTopP) {
   Writer writer(kGpt2);
   const int32_t likeliest = writer.write(kPrompt, {.tokens = 1, .temperature = 0}).front();
   const std::map<int32_t, int> all = followers(writer, {});
   EXPECT_GT(all.size(), 10u);
-  // However small the probability mass, the most likely token remains, alone.
+  // Even if top_p is tiny, the most likely token remains.
   const std::map<int32_t, int> one = followers(writer, {.top_p = 1e-9});
   EXPECT_EQ(one.size(), 1u);
   EXPECT_EQ(one.begin()->first, likeliest);
@@ -93,7 +93,7 @@ TEST(GenerationTest, TheNucleusIsTheSmallestThatReachesItsShare) {
   EXPECT_GT(half.size(), 1u);
   EXPECT_LT(half.size(), all.size());
   EXPECT_TRUE(half.contains(likeliest));
-  // top_p selects from the four most likely tokens, which top_k keeps.
+  // top_k keeps the four most likely tokens, from which top_p selects.
   EXPECT_LE(followers(writer, {.top_k = 4, .top_p = 0.99}).size(), 4u);
   EXPECT_LT(followers(writer, {.top_k = 4, .top_p = 0.5}).size(), 4u);
 }
@@ -130,7 +130,7 @@ TEST_F(GenerationFiles, ATextEndsWithItsTokenizersEndUnlessItIsIgnored) {
   EXPECT_EQ(text(false), whole.substr(0, whole.find(end)));
 }
 
-TEST(GenerationTest, RefusesWhatMakesNoSense) {
+TEST(GenerationTest, RefusesInvalidOptions) {
   Writer writer(kGpt2);
   EXPECT_THROW(writer.write({}, {}), Error);
   EXPECT_THROW(writer.write(kPrompt, {.tokens = -1}), Error);

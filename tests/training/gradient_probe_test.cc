@@ -1,4 +1,5 @@
-// Tests the check and the norm of a rank's own gradients before they are summed over ranks.
+// Tests the check for non-finite values and the norm of a rank's own gradients, before they are
+// summed over ranks.
 #include "training/engine/gradient_probe.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 class Nothing : public Unit {
  public:
-  // The second unit shares the first one's parameter, as a tied head does.
+  // The second unit shares the parameter of the first one, as a tied head does.
   Nothing(ParameterTable& table, const Parameter** tied)
       : own_(table.add(*tied == nullptr ? "tied" : "own", {3}, {Initial::Kind::constant, 0})) {
     if (*tied == nullptr) {
@@ -35,7 +36,7 @@ class Nothing : public Unit {
   const Parameter* own_;
 };
 
-// Parameter 0 belongs to unit 0 and is used by both; parameter 1 belongs to unit 1.
+// Both units use parameter 0, which belongs to unit 0. Parameter 1 belongs to unit 1.
 struct TwoUnits : Model {
   TwoUnits() {
     add_unit<Nothing>(&tied);
@@ -56,7 +57,7 @@ class Probe : public ::testing::Test {
     probe.begin_step(std::array{passes, passes});
     return probe;
   }
-  // Adds a micro-batch's gradient, from the last unit on.
+  // Adds the gradients of a micro-batch, the last unit's first.
   void backward(GradientProbe& probe, float tied, float own) {
     gradient(1)[0] += own;
     probe.after_weights(1);
@@ -84,7 +85,7 @@ TEST_F(Probe, MeasuresTheFirstMicroBatchAlone) {
   EXPECT_EQ(probe.square(), 5);
 }
 
-TEST_F(Probe, NamesTheFirstThatIsNotFinite) {
+TEST_F(Probe, NamesTheFirstUnitThatIsNotFinite) {
   for (const bool measures : {false, true}) {
     for (const int64_t passes : {1, 2, 3}) {
       bound_.clear_gradients();
@@ -97,16 +98,16 @@ TEST_F(Probe, NamesTheFirstThatIsNotFinite) {
   }
 }
 
-TEST_F(Probe, LooksAtWhatIsSummedInItsOwnTime) {
+TEST_F(Probe, ChecksEachMicroBatchBeforeItsSum) {
   GradientProbe probe = make({.each_micro_batch = true}, 3);
   backward(probe, 1, 1);
   backward(probe, kInfinity, 1);
-  bound_.clear_gradients();  // they were summed over ranks
+  bound_.clear_gradients();  // as after a sum over ranks, which takes the gradients away
   backward(probe, 1, 1);
   EXPECT_EQ(probe.broken(), 0);
 }
 
-// Squares of large values overflow before the values themselves do.
+// The squares of large values may overflow although the values are finite.
 TEST_F(Probe, LargeValuesAreFinite) {
   GradientProbe probe = make({.measures = true}, 1);
   backward(probe, 1e30f, 1);

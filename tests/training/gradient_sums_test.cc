@@ -1,5 +1,5 @@
-// Tests sums of gradients over micro-batches and ranks in 16-bit training against the same model in
-// f64 with the same values.
+// Tests sums of gradients over micro-batches and ranks in 16-bit training. The reference is the
+// same model with the same values in f64.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -47,9 +47,9 @@ Whole empty_whole(Model& model) {
   return whole;
 }
 
-// Gradients of the only step.
+// Values and gradients of a run that has one step.
 struct Gradients {
-  Whole values;  // before the step
+  Whole values;  // the parameters before the step
   Whole sums;
 };
 

@@ -1,4 +1,4 @@
-// Tests the properties of every layout on random lists of parameters.
+// Tests properties that every layout has, on random lists of parameters.
 #include "training/core/layout.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ void expect_slots_in_backward_order(const std::vector<ParameterSpec>& specs, con
       EXPECT_EQ(slot.count, specs[static_cast<size_t>(parameter)].count());
       EXPECT_EQ(slot.offset % kAlignment, 0);
       EXPECT_GE(slot.offset, end);
-      EXPECT_LT(slot.offset, end + kAlignment);  // the smallest gap
+      EXPECT_LT(slot.offset, end + kAlignment);  // there is no larger gap than alignment needs
       end = slot.offset + slot.count;
       order.push_back(parameter);
     }
@@ -61,10 +61,11 @@ void expect_slots_in_backward_order(const std::vector<ParameterSpec>& specs, con
   EXPECT_EQ(order, backward);
 }
 
-// Each element of each parameter has one owner, at one place of the owner's arrays, which is where
-// the bucket's even division puts it.
+// Expects each element of each parameter to have one owner, at one place of the owner's arrays. The
+// place follows from the division of the bucket into equal parts.
 void expect_owned_once(const std::vector<ParameterSpec>& specs, const Layout& layout, int ranks) {
-  std::map<int, std::vector<std::pair<int64_t, int64_t>>> ranges;  // parameter: first, count
+  // Parameter -> {first, count} of each range.
+  std::map<int, std::vector<std::pair<int64_t, int64_t>>> ranges;
   for (int rank = 0; rank < ranks; ++rank) {
     int64_t end = 0;
     std::pair<int, int64_t> last{-1, 0};
@@ -80,7 +81,8 @@ void expect_owned_once(const std::vector<ParameterSpec>& specs, const Layout& la
       EXPECT_LE(piece.bucket_offset + piece.count, (rank + 1) * shard);
       EXPECT_EQ(piece.owned_offset - layout.buckets[static_cast<size_t>(piece.bucket)].owned_offset,
                 piece.bucket_offset - rank * shard);
-      EXPECT_LT(last, std::pair(piece.bucket, piece.bucket_offset));  // in order
+      // Pieces are in the order of their positions.
+      EXPECT_LT(last, std::pair(piece.bucket, piece.bucket_offset));
       EXPECT_GE(piece.owned_offset, end);
       last = {piece.bucket, piece.bucket_offset};
       end = piece.owned_offset + piece.count;
@@ -89,7 +91,7 @@ void expect_owned_once(const std::vector<ParameterSpec>& specs, const Layout& la
     EXPECT_LE(end, layout.owned_size);
   }
   for (size_t i = 0; i < specs.size(); ++i) {
-    int64_t next = 0;  // ranks in order have the parameter's parts in order
+    int64_t next = 0;  // the parts of a parameter are in the order of ranks
     for (const auto& [first, count] : ranges[static_cast<int>(i)]) {
       EXPECT_EQ(first, next);
       next = first + count;
@@ -146,12 +148,12 @@ TEST(LayoutTest, Properties) {
   }
 }
 
-// The picture in layout.h, by hand.
+// The example in the comment of layout.h.
 TEST(LayoutTest, AnExample) {
   const std::vector<ParameterSpec> specs = {{"w", {10, 10}}, {"b", {10}}};
   const Layout layout = make_layout(specs, {.ranks = {2}});
   ASSERT_EQ(layout.buckets.size(), 1u);
-  EXPECT_EQ(layout.buckets[0].size, 192);  // 32 + 128, to a multiple of 64
+  EXPECT_EQ(layout.buckets[0].size, 192);  // 32 + 128, rounded up to a multiple of 64
   EXPECT_EQ(layout.slots[1].offset, 0);
   EXPECT_EQ(layout.slots[0].offset, 32);
   const std::vector<Piece> first = layout.pieces({0}), second = layout.pieces({1});
@@ -165,8 +167,8 @@ TEST(LayoutTest, AnExample) {
   EXPECT_EQ(second[0].owned_offset, 0);
 }
 
-// Normalizations are summed over 4 ranks, matrices over 2: separate buckets, in the order in which
-// backward finishes them.
+// Gradients of normalizations are summed over 4 ranks, those of matrices over 2. The two groups
+// have separate buckets, in the order in which backward completes them.
 TEST(LayoutTest, GroupsHaveBucketsOfTheirOwn) {
   std::vector<ParameterSpec> specs;
   std::vector<int> groups;
@@ -187,7 +189,8 @@ TEST(LayoutTest, GroupsHaveBucketsOfTheirOwn) {
   EXPECT_EQ(layout.size, 3 * 448 + 256);
   EXPECT_EQ(layout.owned_size, 3 * 224 + 64);
   std::vector<int64_t> elements(specs.size());
-  for (int rank = 0; rank < 4; ++rank) {  // group 0 has 2 ranks, so its pieces count twice
+  // Group 0 has 2 ranks, so that each of its pieces is counted twice.
+  for (int rank = 0; rank < 4; ++rank) {
     for (const Piece& piece : layout.pieces({rank % 2, rank})) {
       elements[static_cast<size_t>(piece.parameter)] += piece.count;
     }
@@ -234,7 +237,7 @@ TEST(ParameterGroups, EachGroupIsAPartialSumOverItsAxes) {
   EXPECT_EQ(parameter_groups(specs, {0, 1}).axes.size(), 1u);
 }
 
-TEST(ParameterGroups, AnExpertsAreSummedOverTheRanksThatHaveIt) {
+TEST(ParameterGroups, ExpertsAreSummedOverTheRanksThatHaveThem) {
   const std::vector<ParameterSpec> specs = {
       placed(8, {}, 2), placed(8, {.owner = {{Axis::expert}, 1}}, 2),
       placed(8, {.cuts = {{Axis::tensor, 0}}, .owner = {{Axis::expert}, 0}}, 2)};
@@ -244,7 +247,7 @@ TEST(ParameterGroups, AnExpertsAreSummedOverTheRanksThatHaveIt) {
             (std::vector<AxisSet>{kBatchAxes, {Axis::context, Axis::spatial, Axis::data}}));
 }
 
-// Ranks have experts of different sizes, but the buckets of the other parameters are the same.
+// Ranks have different numbers of experts, but the buckets of the other parameters are the same.
 TEST(ParameterGroups, DoNotChangeEachOthersBuckets) {
   std::vector<int64_t> sizes;
   for (const int number : {0, 1}) {
@@ -268,7 +271,7 @@ TEST(ParameterGroups, DoNotChangeEachOthersBuckets) {
   }
 }
 
-// The buckets next to a parameter with its own bucket are the same as without it.
+// A parameter with its own bucket does not change the buckets of the parameters around it.
 TEST(Layout, GivesParametersBucketsOfTheirOwn) {
   std::vector<ParameterSpec> specs;
   for (int i = 0; i < 5; ++i) specs.push_back({.name = "p", .shape = {40}});
@@ -286,8 +289,8 @@ TEST(Layout, GivesParametersBucketsOfTheirOwn) {
   EXPECT_EQ(buckets({3}), (Buckets{{3}, {4, 2}, {1, 0}}));
 }
 
-// Tensor ranks have different parts of the second parameter: the first one's sums are in buckets
-// without it.
+// Tensor ranks have different parts of the second parameter. The sums of the first parameter are
+// therefore in buckets without the second one.
 TEST(ParameterGroups, KeepCopiesApartFromWhatCannotBeCutEvenly) {
   const std::vector<ParameterSpec> specs = {placed(8, {}),
                                             placed(9, {.cuts = {{Axis::tensor, 0}}})};

@@ -1,4 +1,4 @@
-// Tests the grid of layouts: every layout trains the same model.
+// Tests that every layout trains the same model.
 //
 // Within a group of runs (number of ranks, micro-batches, type, dropout, optimizer) all layouts
 // (ZeRO stage, buckets, recomputation, overlap, whole gradients or shards) must give the same
@@ -30,12 +30,13 @@ enum class Recompute { none, selective, full };
 struct LayoutCase {
   int stage;
   Recompute recompute;
-  bool tiny_buckets;  // one for each parameter
+  bool tiny_buckets;  // a bucket for each parameter
   bool overlap;
   bool whole_gradients;
 };
 
-// Each pair of a stage and a recomputation, and each of these with each value of the other options.
+// Each ZeRO stage occurs with each kind of recomputation. Each of both also occurs with each value
+// of the other options.
 constexpr std::array kLayouts = {
     LayoutCase{0, Recompute::none, true, true, false},
     LayoutCase{0, Recompute::selective, false, false, true},
@@ -54,10 +55,10 @@ constexpr std::array kLayouts = {
 struct Group {
   int ranks = 1;
   DType dtype = DType::f32;
-  uint64_t batch = 1;  // in micro-batches of 1
+  uint64_t batch = 1;  // a micro-batch has 1 sample
   std::string optimizer = "adamw";
   double dropout = 0;
-  bool llama = false;  // in place of the GPT
+  bool llama = false;  // trains a Llama instead of the GPT
 };
 
 std::string describe(const LayoutCase& layout) {
@@ -71,8 +72,8 @@ std::string name_of(const Group& group) {
              group.dropout > 0 ? "Dropout" : "", group.llama ? "Llama" : "");
 }
 
-// Grouped queries, separate layers for queries, keys and values, and an embedding shared with the
-// output layer.
+// Replaces the model by a Llama with grouped queries, separate layers for queries, keys and values,
+// and an embedding that is shared with the output layer.
 void take_llama(TinyRun& run) {
   const GptConfig gpt = run.model;
   const LlamaConfig config{.layers = gpt.layers,
@@ -91,7 +92,7 @@ TinyRun plain_run(const Group& group) {
   run.model.dropout = group.dropout;
   run.replica.storage.dtype = group.dtype;
   if (group.dtype == DType::f16) {
-    // The loss scale overflows at first and grows in between: both happen identically everywhere.
+    // The loss scale overflows in the first steps and grows later, identically in all layouts.
     run.replica.loss_scaling = {.initial_scale = 0x1p24, .growth_interval = 6};
   }
   run.replica.clip = 1;
@@ -111,7 +112,7 @@ TinyRun run_of(const Group& group, const LayoutCase& layout) {
   run.replica.runner.checkpoint_units = layout.recompute == Recompute::full;
   StorageOptions& storage = run.replica.storage;
   storage.stage = layout.stage;
-  // For 16-bit types whole gradients are in f32, which rounds differently.
+  // In 16-bit runs, whole gradients would be in f32, which rounds differently.
   run.whole_gradients = layout.whole_gradients && group.dtype == DType::f32;
   if (layout.tiny_buckets) storage.bucket_elements = storage.first_bucket_elements = 1;
   run.replica.data_parallel.overlap = layout.overlap;
@@ -137,7 +138,7 @@ TEST_P(Layouts, TrainTheSameBits) {
   }
 }
 
-// Batches of as many micro-batches as ranks, of twice as many, and of other numbers.
+// The batches have as many micro-batches as there are ranks, twice as many, or other numbers.
 INSTANTIATE_TEST_SUITE_P(
     Groups, Layouts,
     ::testing::Values(Group{1, DType::f32, 2}, Group{2, DType::f32, 2}, Group{2, DType::f32, 5},
@@ -153,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Group{3, DType::f16, 5, "adamw", 0.1}),
     [](const auto& info) { return name_of(info.param); });
 
-TEST(Ranks, DoNotMatterButForRounding) {
+TEST(Ranks, ChangeOnlyRounding) {
   for (const double dropout : {0.0, 0.1}) {
     const Group group{.dtype = DType::f32, .batch = 5, .dropout = dropout};
     const Outcome alone = testing::train(1, plain_run(group));
@@ -166,8 +167,8 @@ TEST(Ranks, DoNotMatterButForRounding) {
   }
 }
 
-// Outside deterministic mode, stages 2 and 3 reduce each micro-batch's gradients over ranks. The
-// order of the passes depends on the pipeline.
+// Outside deterministic mode, stages 2 and 3 reduce the gradients of each micro-batch over ranks.
+// The order of these sums depends on the pipeline schedule.
 TEST(Stages, TrainTheSameModelWhereShardsAreAddedUp) {
   for (const pipeline::ScheduleKind& kind : pipeline::all_schedules()) {
     if (kind.updates != pipeline::Updates::flushed) continue;

@@ -1,5 +1,5 @@
-// Tests the minimized loss: the mean over all targets that count plus units' own losses, however
-// the step is divided into micro-batches, over ranks and over stages.
+// Tests the minimized loss: the mean over all targets that are not ignored, plus losses of units.
+// It does not depend on how a step is divided into micro-batches, over ranks and over stages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ using tutti::testing::run_ranks_catching;
 
 // --- ignored targets ---
 
-// Every third example has no target that counts, the others have 1 to 16 of 16.
+// Returns the number of ignored targets: every third example ignores all 16, the others 0 to 15.
 int64_t many(uint64_t example) {
   return example % 3 == 0 ? testing::kTinyContext : static_cast<int64_t>(example % 16);
 }
@@ -65,9 +65,9 @@ TEST(IgnoredTargets, AnyCutOfAStepSkipsIgnoredTargets) {
   }
 }
 
-// The loss of a step is the mean of the micro-batches' own losses, weighted by their numbers of
+// The loss of a step is the mean of the losses of its micro-batches, weighted by their numbers of
 // targets.
-TEST(IgnoredTargets, TheLossIsTheMeanOverTheOthers) {
+TEST(IgnoredTargets, TheLossIsTheMeanOverTheOtherTargets) {
   run_ranks(1, [](const Job& job) {
     TinyRun run = masked_run(many);
     TinyRank rank(job, run);
@@ -108,9 +108,9 @@ TEST(IgnoredTargets, AllTargetsMayBeIgnored) {
 
 // --- losses of units ---
 
-constexpr double kWeight = 1000;  // exceeds the targets' weight
+constexpr double kWeight = 1000;  // so large that these losses outweigh the loss of the targets
 
-// A unit that also minimizes the mean square of its output.
+// A unit that adds the mean square of its output to the minimized loss.
 class Penalized : public Unit {
  public:
   Penalized(std::unique_ptr<Unit> inner, bool declares)
@@ -149,7 +149,7 @@ class Penalized : public Unit {
   std::map<int, ConstTensor> outputs_;
 };
 
-// Units: embed, h.0, h.1, h.2, head; h.0 and h.2 are penalized.
+// The units are embed, h.0, h.1, h.2 and head; h.0 and h.2 are penalized.
 class PenalizedGpt : public Gpt {
  public:
   explicit PenalizedGpt(bool declares = true) : Gpt(config()) {
@@ -197,7 +197,7 @@ TEST(NamedLosses, EveryPipelineReportsTheSameBits) {
   }
 }
 
-// Losses are sums over micro-batches, independent of their assignment to ranks.
+// Losses are summed in the same way, whichever ranks have the micro-batches.
 TEST(Losses, AnyNumberOfRanksReportsTheSameBits) {
   const auto first_losses = [](int data, int stages) {
     TinyRun run = penalized_run();
@@ -211,7 +211,7 @@ TEST(Losses, AnyNumberOfRanksReportsTheSameBits) {
   for (const int data : {1, 2, 3}) EXPECT_EQ(first_losses(data, 2), alone) << data << " x 2";
 }
 
-TEST(NamedLosses, EachIsTheMeanOverTheStepsSamples) {
+TEST(NamedLosses, EachIsTheMeanOverTheSamplesOfTheStep) {
   TinyRun run = penalized_run();
   run.micro_batch = run.batch;
   const Outcome whole = testing::train(1, run);

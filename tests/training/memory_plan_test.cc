@@ -1,4 +1,4 @@
-// Tests that the memory planned before a run equals the memory measured in it.
+// Tests that the memory planned for a run equals the memory measured during the run.
 #include "training/run/memory_plan.h"
 
 #include <gtest/gtest.h>
@@ -141,8 +141,8 @@ TEST(SyncMemoryPlans, PlansEqualTheRunsMemory) {
   }
 }
 
-// Expects the planned memory of a run whose layers exchange parts of images: halos, and conversions
-// between layouts.
+// Expects the planned memory to equal the measured memory. The layers of the run exchange parts of
+// images, namely halos, and convert between layouts.
 void expect_planned_images(const testing::TinyRun& run) {
   const std::unique_ptr<DataSet> data = testing::make_data(run);
   TrainOptions options;
@@ -181,7 +181,7 @@ TEST(ImageMemoryPlans, PlansEqualTheRunsMemory) {
     SCOPED_TRACE(to_text(mix));
     testing::TinyRun run;
     run.mesh = {.tensor = 2, .data = 1};
-    run.resnet = ResNetConfig{.height = 9, .width = 8, .classes = 3};  // the data's
+    run.resnet = ResNetConfig{.height = 9, .width = 8, .classes = 3};  // as in the data set
     run.other_model = [&](const MeshPlace& place) {
       return std::make_unique<Convnet>(ConvnetConfig{.height = 9,
                                                      .width = 8,
@@ -195,8 +195,8 @@ TEST(ImageMemoryPlans, PlansEqualTheRunsMemory) {
   }
 }
 
-// If every expert receives every token, the number of rows is the one that the plan assumes.
-// Deterministic mode accumulates gradients of micro-batches and of other ranks separately.
+// Every expert receives every token, because the plan assumes this number of rows. In deterministic
+// mode, gradients of micro-batches and those of other ranks are accumulated separately.
 TEST(ExpertMemoryPlans, PlansEqualTheRunsMemory) {
   for (const bool deterministic : {false, true}) {
     for (const uint64_t passes : {1, 4}) {
@@ -239,8 +239,8 @@ TEST(ExpertMemoryPlans, PlansEqualTheRunsMemory) {
   }
 }
 
-// A block's bytes in the arena equal the formula, which is printed beside Megatron-LM's.
-TEST(BlockActivationsTest, EqualWhatABlockKeeps) {
+// A block's bytes in the arena equal those of the formula that is printed beside Megatron-LM's.
+TEST(BlockActivationsTest, EqualTheMeasuredActivationsOfABlock) {
   const std::unique_ptr<DataSet> data = testing::tiny_data();
   for (const int tensor : {1, 2, 4}) {
     for (const bool sp : {false, true}) {

@@ -1,7 +1,7 @@
-// Walks over meshes and their options: data x pipeline x context x tensor ranks up to 8, ZeRO,
-// shared rows, schedules, recomputation, dropout, ignored targets, accumulation. Each combination
-// trains the model that one rank trains. Samples are chosen such that each pair of choices occurs
-// once; with TUTTI_TEST_FULL=1 all combinations run.
+// Tests that each combination of a mesh and options trains the same model as one rank. Meshes are
+// data x pipeline x context x tensor ranks, up to 8; options are ZeRO, shared rows, schedules,
+// recomputation, dropout, ignored targets and accumulation. By default, the combinations that run
+// contain each pair of choices at least once; with TUTTI_TEST_FULL=1, all combinations run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ namespace {
 using testing::Outcome;
 using testing::TinyRun;
 
-// The choices of a combination, and the number of values of each.
+// A combination has one value for each of these choices; kWays has the number of values.
 enum Choice : size_t {
   tensor,
   sp,
@@ -53,7 +53,8 @@ using Combination = std::array<int, kChoices>;
 constexpr std::array kTensor = {1, 2, 3, 4};
 constexpr std::array kContext = {1, 2, 3, 4};
 constexpr std::array kData = {1, 2, 3};
-constexpr std::array kExperts = {1, 2, 3, 4, 5};  // ranks that divide the experts
+// Numbers of ranks among which the experts are divided.
+constexpr std::array kExperts = {1, 2, 3, 4, 5};
 struct Pipeline {
   int stages;
   const char* schedule;
@@ -80,8 +81,8 @@ std::string describe(const Combination& c) {
              ", experts over ", kExperts[static_cast<size_t>(c[experts])]);
 }
 
-// 12 heads, for 1, 2, 3 and 4 ranks; 4 or 2 key heads. Neither the hidden size nor the vocabulary
-// is evenly divisible.
+// The model has 12 heads, which 1, 2, 3 or 4 ranks can share, and 4 or 2 key heads. Neither the
+// hidden size nor the vocabulary is evenly divisible.
 std::unique_ptr<Model> model_of(const Combination& c, const MeshPlace& place) {
   const ComputeOptions compute{.selective_recomputation = c[recompute] == 1,
                                .sequence_parallel = c[sp] != 0,
@@ -125,7 +126,7 @@ MeshShape mesh_of(const Combination& c) {
           .expert = kExperts[static_cast<size_t>(c[experts])]};
 }
 
-// True if this many ranks of a mesh can share the experts.
+// Returns true if the experts can be divided over the ranks of this mesh.
 bool can_share_experts(const Combination& c) {
   try {
     mesh_place(mesh_of(c), ranks_of(c));
@@ -150,7 +151,7 @@ TinyRun run_of(const Combination& c) {
   run.replica.pipeline = {.schedule = pipeline.schedule, .virtual_stages = pipeline.virtual_stages};
   run.batch = 6;
   run.micro_batch = c[batch] == 0 ? 2 : 1;
-  run.last_batch = 5;  // not as many for each rank
+  run.last_batch = 5;  // so that ranks have different numbers of samples
   run.steps = 4;
   return run;
 }
@@ -168,14 +169,16 @@ std::vector<Combination> all_combinations() {
   do {
     if (ranks_of(at) > 8 || (at[sp] != 0 && at[tensor] == 0)) continue;
     if (at[by_heads] != 0 && at[context] == 0) continue;
-    if (at[recompute] == 3 && at[tensor] == 0) continue;  // there is no rank to share with
+    // A single tensor rank has no rank to share with.
+    if (at[recompute] == 3 && at[tensor] == 0) continue;
     if (!can_share_experts(at)) continue;
     all.push_back(at);
   } while (next());
   return all;
 }
 
-// Returns the combinations that, visited in random orders, contain a new pair of choices.
+// Visits all combinations in three random orders. Returns those that contained a pair of choices
+// that had not occurred before.
 std::set<Combination> samples() {
   std::set<Combination> chosen;
   for (unsigned order = 0; order < 3; ++order) {
@@ -198,7 +201,7 @@ TEST(MeshWalk, EveryMeshTrainsTheSameModel) {
   const std::vector<Combination> all = all_combinations();
   const std::set<Combination> walked =
       full != nullptr && *full == '1' ? std::set<Combination>(all.begin(), all.end()) : samples();
-  std::map<std::tuple<int, int, int>, Outcome> alone;  // by kind, dropout and accumulation
+  std::map<std::tuple<int, int, int>, Outcome> alone;  // by kind of model, dropout and accumulation
   for (const Combination& c : walked) {
     SCOPED_TRACE(describe(c));
     Combination one{};

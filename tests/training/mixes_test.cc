@@ -1,5 +1,6 @@
-// Tests layers that are batch- or model-parallel over the same ranks (convnet_mixes_test.cc: or
-// domain-parallel): any mix trains the same model, and the bytes sent follow the formulas.
+// Tests layers that are batch- or model-parallel over the same ranks: any mix trains the same
+// model, and the bytes sent agree with the formulas. convnet_mixes_test.cc tests domain-parallel
+// layers too.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +27,7 @@ using ::testing::HasSubstr;
 using testing::Outcome;
 using testing::TinyRun;
 
-// No width or number of classes except one is divisible by 2, 3 or 4 ranks.
+// Only one of the layers' widths and the number of classes is divisible by 2, 3 or 4 ranks.
 PerceptronConfig uneven(const Mix& mix = {}) {
   return {.height = 3, .width = 5, .classes = 5, .widths = {7, 10}, .compute = {.mix = mix}};
 }
@@ -62,7 +63,7 @@ TinyRun run_of(const Mix& mix, int tensor = 1, int data = 1, int zero = 0) {
       ResNetConfig{.height = 3, .width = 5, .classes = 5}, tensor, data, zero);
 }
 
-// Deterministic sums over ranks have the same bits in all stages.
+// In deterministic mode, sums over ranks have the same bits in all ZeRO stages.
 TEST(Mixes, TrainTheSameModelBesideDataRanksInEveryStageOfZero) {
   const testing::Deterministic deterministic;
   const Outcome alone = testing::train(1, run_of({}));
@@ -83,7 +84,7 @@ TEST(Mixes, TrainTheSameModelBesideDataRanksInEveryStageOfZero) {
   }
 }
 
-// In deterministic mode a model with slices is computed in blocks that do not depend on the mix.
+// In deterministic mode, a model with slices is computed in blocks, which do not depend on the mix.
 TEST(Mixes, HaveTheSameBitsInDeterministicMode) {
   const testing::Deterministic deterministic;
   const auto sliced = [](const Mix& mix, int tensor, int data, int zero, DType dtype) {
@@ -162,7 +163,7 @@ TEST_F(MixedCheckpoints, ResumeUnderEveryOtherMix) {
 
 // --- bytes sent ---
 
-// All sizes are multiples of the buckets' padding.
+// All sizes are multiples of the padding of buckets.
 constexpr int64_t kClasses = 32;
 PerceptronConfig even(const Mix& mix) {
   return {.height = 8,
@@ -197,7 +198,7 @@ TEST(Mixes, SendTheBytesOfTheFormulas) {
                   planner::batch_parallel_bytes(kWidths, ranks, sizeof(float)) +
                       2 * part * biases * sizeof(float),
                   1e-6);
-      // The loss and the number of correct answers.
+      // The loss and the number of correct answers are summed over ranks.
       EXPECT_NEAR(loss, 2 * part * 2 * sizeof(double), 1e-9);
     }
   }

@@ -1,4 +1,4 @@
-// Tests the gradient noise scale of runs with known noise.
+// Tests the measured gradient noise scale in runs whose noise is known.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,8 +26,8 @@ using tutti::testing::run_ranks;
 constexpr int64_t kOutputs = 16;
 constexpr uint64_t kExamples = 4096;
 
-// Predicts the same numbers for all samples, initially 0: the gradient of a sample's mean squared
-// error is -2 / outputs times its targets.
+// Predicts the same values for all samples; they are initially 0. The gradient of a sample's mean
+// squared error is then -2 / outputs times its targets.
 class Constant : public Unit {
  public:
   explicit Constant(ParameterTable& table)
@@ -73,7 +73,8 @@ class Noise : public DataSet {
   void add_validation(uint64_t, Batch&) const override {}
   uint64_t fingerprint() const override { return 1; }
 
-  // Returns B_simple of all examples: the covariance's trace over the squared mean.
+  // Returns B_simple over all examples: the trace of the covariance, divided by the squared norm of
+  // the mean.
   double scale() const {
     double means = 0, variances = 0;
     std::vector<double> sums(kOutputs), squares(kOutputs);
@@ -119,7 +120,7 @@ double last_scale(int ranks, uint64_t micro_batch, int stage = 0) {
   return scale;
 }
 
-TEST(Noise, IsFoundFromMicroBatchesAndRanks) {
+TEST(Noise, IsMeasuredFromMicroBatchesAndRanks) {
   const double known = Noise().scale();
   EXPECT_NEAR(known, 4.0 / 3, 0.05);
   EXPECT_NEAR(last_scale(1, 2), known, 0.1 * known) << "several micro-batches, one rank";
@@ -154,7 +155,7 @@ TEST_F(SavedNoise, ContinuesInAResumedRun) {
   });
 }
 
-TEST(Noise, IsUnknownWhereAStepIsOneMicroBatch) { EXPECT_TRUE(std::isnan(last_scale(1, 16))); }
+TEST(Noise, IsUnknownWithOneMicroBatchPerStep) { EXPECT_TRUE(std::isnan(last_scale(1, 16))); }
 
 }  // namespace
 }  // namespace tutti::training

@@ -32,7 +32,7 @@ TEST(ParameterTableTest, SpecsAndHandles) {
   EXPECT_EQ(second.count(), 24);
   EXPECT_TRUE(second.decays);
   EXPECT_EQ(second.unit, 2);
-  EXPECT_EQ(&table.at(0), bias);  // handles outlive growth
+  EXPECT_EQ(&table.at(0), bias);  // handles stay valid when the table grows
   EXPECT_EQ(&table.at(1), weight);
   EXPECT_TRUE(weight->value.empty());
 }
@@ -75,7 +75,7 @@ TEST(InitialValuesTest, Constants) {
   EXPECT_EQ(initial(spec, 1, 4, 5), std::vector<float>(5, 1.5f));
 }
 
-// Any part equals the corresponding part of the whole.
+// Any part of the initial values equals the same part of the whole parameter.
 TEST(InitialValuesTest, PartsEqualTheWhole) {
   for (const Initial::Kind kind : {Initial::Kind::normal, Initial::Kind::uniform}) {
     const ParameterSpec spec{"n", {101}, {kind, 0.02}};
@@ -91,7 +91,7 @@ TEST(InitialValuesTest, PartsEqualTheWhole) {
   }
 }
 
-// A rank has the whole's elements, wherever they are in its memory.
+// A rank's elements equal those of the whole parameter, wherever they are in its memory.
 TEST(InitialValuesTest, SlicesEqualThoseOfTheWhole) {
   const Initial normal{Initial::Kind::normal, 1};
   const std::vector<float> whole = initial({"n", {12, 5}, normal}, 5, 0, 60);
@@ -127,7 +127,7 @@ TEST(InitialValuesTest, NamesAndSeedsDiffer) {
   }
 }
 
-// Mean, deviation, skew and tails of 200000 values, within about 5 standard errors.
+// Checks mean, deviation, skew and tails of 200000 values, within about 5 standard errors.
 TEST(InitialValuesTest, NormalMoments) {
   constexpr size_t kCount = 200000;
   const ParameterSpec spec{"n", {kCount}, {Initial::Kind::normal, 0.5}};
@@ -146,7 +146,8 @@ TEST(InitialValuesTest, NormalMoments) {
   EXPECT_NEAR(squares / kCount, 1, 0.016);
   EXPECT_NEAR(cubes / kCount, 0, 0.045);
   EXPECT_NEAR(beyond / kCount, 0.05, 0.0025);
-  EXPECT_NEAR(neighbours / kCount, 0, 0.012);  // the two of a pair are independent
+  // Neighbours, which are made in pairs, are independent.
+  EXPECT_NEAR(neighbours / kCount, 0, 0.012);
 }
 
 TEST(InitialValuesTest, UniformFillsItsRange) {

@@ -1,5 +1,5 @@
-// Tests that checkpoints belong to the model, not to its division: any mesh of ranks can resume
-// what another has saved.
+// Tests that checkpoints do not depend on the division of the model: a run on any mesh of ranks can
+// resume the checkpoint of any other.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -31,7 +31,7 @@ struct Place {
   std::string schedule = "1f1b";
   int virtual_stages = 1;
   int zero = 0;
-  std::vector<int> cut = {};  // none: by costs
+  std::vector<int> cut = {};  // empty: units are divided by costs
   int tensor = 1;
 
   int ranks() const { return data * stages * tensor; }
@@ -42,7 +42,7 @@ std::string describe(const Place& place) {
              place.virtual_stages, ", ZeRO ", place.zero);
 }
 
-// Models of 8 units. Only the last has no dropout or running statistics.
+// The model has 8 units. Only the last one has no dropout and no running statistics.
 TinyRun gpt_run(bool tied, DType dtype) {
   TinyRun run;
   run.model = {.layers = 6, .heads = 2, .width = 16, .context = 8, .vocabulary = 128};
@@ -80,7 +80,7 @@ class PipelineCheckpoints : public FolderTest {
  protected:
   static constexpr int64_t kSavedAt = 3;
 
-  // Results from the checkpoint on.
+  // Results after the checkpoint.
   struct Next {
     double validation = 0;
     std::vector<double> losses;  // losses of the next steps
@@ -119,7 +119,7 @@ class PipelineCheckpoints : public FolderTest {
     return next;
   }
 
-  // Loads from `from`, saves to `again`, and continues.
+  // Loads a checkpoint from `from`, saves it again in `again`, and continues to train.
   Next load(const TinyRun& run, const Place& place, const std::string& from,
             const std::string& again) const {
     Next next;
@@ -159,7 +159,7 @@ class PipelineCheckpoints : public FolderTest {
         EXPECT_EQ(found.norms, expected.norms);
         EXPECT_EQ(found.validation, expected.validation);
       } else {
-        // The first loss is a sum of the same numbers in double precision.
+        // The first loss is a sum of the same numbers, in double precision but in another order.
         EXPECT_NEAR(found.losses[0], expected.losses[0], 1e-14 * expected.losses[0]);
         EXPECT_NEAR(found.validation, expected.validation, 1e-14 * expected.validation);
         const double rounding = run.replica.storage.dtype == DType::f32 ? 1e-6 : 2e-2;
@@ -212,7 +212,8 @@ TEST_F(PipelineCheckpoints, HaveATiedEmbeddingOnce) {
     const Checkpoint checkpoint = Checkpoint::open(path(name));
     ASSERT_TRUE(checkpoint.has("model.wte.weight"));
     EXPECT_FALSE(checkpoint.has("model.lm_head.weight"));
-    // Stage 0 is ranks 0 and 1; the copies on the last stage are not saved.
+    // The embedding is saved by stage 0, which is ranks 0 and 1. Its copies on the last stage are
+    // not saved.
     for (const TensorEntry& tensor : checkpoint.manifest().tensors) {
       if (!tensor.info.name.ends_with("wte.weight")) continue;
       ASSERT_EQ(tensor.slices.size(), 1);
@@ -223,7 +224,7 @@ TEST_F(PipelineCheckpoints, HaveATiedEmbeddingOnce) {
   }
 }
 
-// An exported model also contains state that is not a parameter.
+// An exported model also contains state other than parameters.
 TEST_F(PipelineCheckpoints, ExportsHaveRunningStatistics) {
   const Deterministic deterministic;
   const Next expected = save(image_run(), {.data = 1}, "saved");

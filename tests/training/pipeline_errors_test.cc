@@ -1,4 +1,4 @@
-// Tests that every rank reports errors in a pipeline, with their place.
+// Tests that every rank of a pipeline reports errors, and names the place of the error.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ using testing::TinyRun;
 using tutti::testing::run_ranks;
 using tutti::testing::run_ranks_catching;
 
-// Units: embed, h.0 to h.5, head.
+// The units are embed, h.0 to h.5, and head.
 TinyRun run_of(const std::string& schedule, int stages, int zero) {
   TinyRun run;
   run.model = {.layers = 6, .heads = 2, .width = 16, .context = 8, .vocabulary = 128};
@@ -32,7 +32,7 @@ TinyRun run_of(const std::string& schedule, int stages, int zero) {
 
 // --- non-finite values ---
 
-// Sets a parameter's first element if this rank has it.
+// Sets the first element of a parameter to NaN, if this rank owns it.
 void poison(Replica& replica, const std::string& parameter) {
   for (const OwnedPiece& piece : replica.owned()) {
     if (piece.spec->name != parameter || piece.piece.first > 0) continue;
@@ -51,14 +51,14 @@ TEST(PipelineNan, AllRanksNameAMiddleStagesNan) {
         TinyRank rank(job, run);
         rank.step();
         rank.replica.finish_values();
-        // Without shards a rank can have other values than the rest of its stage.
+        // If values are not sharded, one rank can have other values than the rest of its stage.
         if (zero > 0 || rank.mesh.place(Axis::data) == 1) {
           poison(rank.replica, "h.3.attn.c_attn.weight");
         }
         rank.replica.publish();
         rank.step();
       });
-      // h.3 is unit 4: in the stage [3, 5), which is ranks 2 and 3.
+      // h.3 is unit 4, in the stage with the units [3, 5), which is ranks 2 and 3.
       const int expected = zero > 0 ? 2 : 3;
       for (const auto& error : errors) {
         ASSERT_TRUE(error);

@@ -1,5 +1,5 @@
-// Tests models other than GPT in pipelines: for any division, the bits are those of the run without
-// one.
+// Tests pipelines of models other than GPT: any division gives the same bits as a run without a
+// pipeline.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -17,13 +17,13 @@ using testing::difference;
 using testing::Outcome;
 using testing::TinyRun;
 
-// Pipelines of `units` units with every schedule.
+// Returns pipelines of `units` units, with every schedule.
 std::vector<PipelineOptions> pipelines(int stages, int units) {
   std::vector<PipelineOptions> all;
   for (const std::string schedule : {"gpipe", "1f1b", "zb-h1", "zb-h2"}) {
     all.push_back({.schedule = schedule});
   }
-  // One unit per stage at the front, or at the back.
+  // Cuts in which all stages except the last, or all except the first, have one unit.
   std::vector<int> front, back = {0};
   for (int stage = 0; stage < stages; ++stage) front.push_back(stage);
   for (int stage = 1; stage < stages; ++stage) back.push_back(units - stages + stage);
@@ -70,7 +70,7 @@ TEST(MlpPipelines, TrainTheSameBits) {
   expect_the_same_bits(run, 3, {2, 3});
 }
 
-// 5 units, of which all except the last have running statistics.
+// The model has 5 units; all except the last have running statistics.
 TinyRun image_run() {
   TinyRun run;
   run.resnet = ResNetConfig{
@@ -99,11 +99,12 @@ TEST(ResNetPipelines, StatisticsOverRanksTrainTheSameBits) {
   TinyRun run = image_run();
   run.sync_batch_norm = true;
   expect_the_same_bits(run, 2, {2, 4});
-  run.last_batch = 7;  // two micro-batches, of which the second is smaller: a rank has none
+  // Two micro-batches, of which the second is smaller, so that some ranks have none.
+  run.last_batch = 7;
   expect_the_same_bits(run, 3, {2});
 }
 
-// A rank without a remaining micro-batch takes part in the statistics with weight 0.
+// A rank without a micro-batch takes part in the statistics with weight 0.
 TEST(SyncBatchNorm, UnevenRanksMatchTheWholeBatch) {
   TinyRun run = image_run();
   run.batch = run.micro_batch = 8;

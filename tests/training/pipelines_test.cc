@@ -1,10 +1,10 @@
-// Tests the grid of layouts with pipelines: any division of a model into stages trains the same
-// model.
+// Tests that any division of a model into pipeline stages trains the same model, bit for bit, in
+// deterministic mode.
 //
-// Within a group of runs (data-parallel ranks, micro-batches, type, optimizer, model) all pipelines
-// (schedule, stages, cut, ZeRO stage, buckets, recomputation) must give the same losses, gradient
-// norms, parameters and optimizer state as the run without one, bit for bit, in deterministic mode.
-// The runs cover each schedule with each of the other options' values.
+// A group of runs has the same data-parallel ranks, micro-batches, type, optimizer and model. All
+// its pipelines (schedule, stages, cut, ZeRO stage, buckets, recomputation) must give the same
+// losses, gradient norms, parameters and optimizer state as a run without a pipeline. The pipelines
+// cover each schedule with each value of the other options.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,9 +33,9 @@ struct Pipe {
   int virtual_stages = 1;
   int zero = 0;
   bool recompute = false;
-  bool tiny_buckets = false;  // one for each parameter
+  bool tiny_buckets = false;  // a bucket for each parameter
   bool overlap = true;
-  std::vector<int> cut = {};  // none: by costs
+  std::vector<int> cut = {};  // empty: units are divided by costs
 };
 
 // The model has 8 units.
@@ -64,9 +64,9 @@ const std::vector<Pipe>& pipes() {
 }
 
 struct Group {
-  int data = 1;  // ranks
+  int data = 1;  // number of data-parallel ranks
   DType dtype = DType::f32;
-  uint64_t batch = 4;  // samples; micro-batches are of 1
+  uint64_t batch = 4;  // samples per step; a micro-batch has 1 sample
   uint64_t last_batch = 0;
   std::string optimizer = "adamw";
   bool tied = true;
@@ -100,7 +100,7 @@ TinyRun plain_run(const Group& group) {
   }
   run.replica.storage.dtype = group.dtype;
   if (group.dtype == DType::f16) {
-    // The loss scale overflows at first and grows in between: both happen identically everywhere.
+    // The loss scale overflows in the first steps and grows later, identically in all pipelines.
     run.replica.loss_scaling = {.initial_scale = 0x1p22, .growth_interval = 2};
   }
   run.replica.stochastic_rounding = group.dtype == DType::bf16;
@@ -156,7 +156,7 @@ TEST_P(Pipelines, TrainTheSameBits) {
   }
 }
 
-// Data-parallel ranks with as many micro-batches as the others, with fewer, and with none.
+// In some groups, data-parallel ranks have unequal numbers of micro-batches, or none.
 INSTANTIATE_TEST_SUITE_P(
     Groups, Pipelines,
     ::testing::Values(
@@ -191,9 +191,9 @@ INSTANTIATE_TEST_SUITE_P(
         Group{.data = 4, .batch = 6, .optimizer = "sgd", .tied = false}),
     [](const auto& info) { return name_of(info.param); });
 
-// Ranks along the tensor axis all compute the same: tensors between stages are divided among them,
-// and sums over all ranks count each value once.
-TEST(TensorRanks, ChangeNothing) {
+// The ranks along the tensor axis compute the same here. Each sends a part of the tensors between
+// stages, and sums over all ranks must count each value once.
+TEST(TensorRanks, TensorRanksChangeNothing) {
   const Deterministic deterministic;
   for (const int data : {1, 2}) {
     const Group group{.data = data, .batch = 5, .last_batch = 1, .dropout = 0.1};
@@ -214,7 +214,7 @@ TEST(TensorRanks, ChangeNothing) {
   }
 }
 
-// Chimera adds the gradients of two replicas of each stage, in another order.
+// Chimera adds the gradients of the two replicas of each stage, which changes the order of the sum.
 TEST(Chimera, TrainsTheSameButForRounding) {
   const Deterministic deterministic;
   for (const int data : {1, 2}) {

@@ -1,5 +1,5 @@
-// Tests which elements a rank has: every small shape, cut in every way, against a check of each
-// element.
+// Tests which elements of a parameter a rank has. Every small shape is cut in every way, and each
+// element is checked.
 #include "training/core/placement.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ MeshPlace place_of(int tensor_ranks, int tensor_place, int expert_ranks = 1, int
   return place;
 }
 
-// The elements of the whole that a slice contains, found one by one.
+// Returns the elements of the whole parameter that a slice contains, checked one by one.
 std::vector<int64_t> elements_of(const Slice& slice) {
   const Shape& shape = slice.whole_shape();
   int64_t count = 1;
@@ -75,7 +75,7 @@ void expect_right(const Slice& slice) {
   EXPECT_EQ(visited, expected);
 }
 
-// Expects all ranks together to have each element once.
+// Expects each element to be on exactly one of the ranks.
 void expect_shared_out(const Shape& shape, const Placement& placement, int tensor, int expert) {
   SCOPED_TRACE(cat(tensor, " x ", expert, " ranks, ", placement.cuts.size(), " cuts"));
   std::vector<Slice> slices;
@@ -96,7 +96,7 @@ void expect_shared_out(const Shape& shape, const Placement& placement, int tenso
   EXPECT_EQ(all, elements_of(Slice(shape)));
 }
 
-// All ways to write a size as up to three parts, each a multiple of the ranks.
+// Returns all ways to divide a size into up to three parts, each a multiple of the number of ranks.
 std::vector<std::vector<int64_t>> parts_of(int64_t size, int64_t ranks) {
   std::vector<std::vector<int64_t>> all;
   if (size % ranks != 0) return all;
@@ -136,8 +136,7 @@ TEST(Placement, EveryCutOfEveryDimensionSharesTheElementsOut) {
   }
 }
 
-// The owner among the expert ranks has the parameter, either cut over the tensor ranks or whole on
-// one of them.
+// One of the expert ranks has the parameter: cut over its tensor ranks, or whole on one of them.
 TEST(Placement, OneRankMayHaveAllOfIt) {
   for (const int tensor : {1, 2}) {
     for (const int expert : {1, 2, 4}) {
@@ -163,7 +162,8 @@ TEST(Placement, GradientsAreSummedAlongTheBatchUnlessOneRankHasThem) {
   EXPECT_EQ(owned.summed_over(), (AxisSet{Axis::context, Axis::spatial, Axis::data}));
 }
 
-// GPT-2's c_attn: queries, keys and values are packed; with grouped queries there are fewer keys.
+// In GPT-2's c_attn, queries, keys and values are packed. With grouped queries, there are fewer
+// keys.
 TEST(Placement, PackedPartsAreCutEachByItself) {
   const Placement even{.cuts = {{Axis::tensor, 0, {4, 4, 4}}}};
   const Slice second = slice_of({12, 5}, even, place_of(2, 1));
@@ -172,7 +172,7 @@ TEST(Placement, PackedPartsAreCutEachByItself) {
   const Placement grouped{.cuts = {{Axis::tensor, 0, {8, 2, 2}}}};
   EXPECT_EQ(to_text(slice_of({12, 5}, grouped, place_of(2, 0))), "0:4+8:9+10:11, 0:5");
   EXPECT_EQ(to_text(slice_of({12, 5}, grouped, place_of(2, 1))), "4:8+9:10+11:12, 0:5");
-  // A whole slice is one range, however its parts are packed.
+  // With one rank, the slice is one range, however the parts are packed.
   EXPECT_EQ(slice_of({12, 5}, grouped, place_of(1, 0)), Slice({12, 5}));
 }
 
@@ -187,7 +187,8 @@ TEST(Placement, RunsAreAsLongAsTheyCanBe) {
   EXPECT_EQ(Slice({8, 6}).run_from(5).count, 43);
 }
 
-// 7 rows on 3 ranks, and packed parts of 5 and 1 on 2: the larger share is not always the first.
+// 7 rows are cut over 3 ranks, and packed parts of 5 and 1 over 2 ranks. The larger share is not
+// always the first.
 TEST(Placement, CutsNeedNotComeOutEven) {
   const Placement rows{.cuts = {{Axis::tensor, 0}}};
   int64_t all = 0;
@@ -225,7 +226,7 @@ std::string refusal(const Shape& shape, const Placement& placement) {
   return "none";
 }
 
-TEST(Placement, WhatMakesNoSenseIsRefused) {
+TEST(Placement, InvalidPlacementsAreRefused) {
   EXPECT_EQ(refusal({4, 3}, {.cuts = {{Axis::tensor, 0}}, .owner = {{Axis::data}, 0}}), "none");
   EXPECT_THAT(refusal({4}, {.partial = {Axis::expert}}), HasSubstr("partial sum over expert"));
   EXPECT_THAT(refusal({4}, {.owner = {{Axis::tensor}, 2}}), HasSubstr("number 2 along tensor"));
@@ -264,12 +265,12 @@ TEST(Slices, InvalidSlicesAreRefused) {
   refused({4}, {{{-1, 2}}});
   refused({4}, {{{2, 2}}});
   refused({4}, {{{3, 2}}});
-  refused({4}, {{{0, 2}, {2, 4}}});  // is 0:4
+  refused({4}, {{{0, 2}, {2, 4}}});  // must be written as 0:4
   refused({4}, {{{0, 2}, {1, 4}}});
   refused({4}, {{{2, 4}, {0, 1}}});
 }
 
-// in_blocks() returns the blocks of a slice, unless the slice cuts a block.
+// in_blocks() converts a slice to blocks, unless the slice cuts a block.
 TEST(Slices, ConvertToBlocksUnlessTheyCutOne) {
   constexpr int64_t kBlock = 8;
   for (const Shape& shape :

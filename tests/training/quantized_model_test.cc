@@ -1,5 +1,5 @@
-// Tests language models whose matrices are in blocks of few bits: they compute with the values that
-// the blocks stand for.
+// Tests language models whose matrices are quantized: they must compute with the dequantized
+// values.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ const Json kLlama = {{"kind", "llama"}, {"layers", 2},   {"heads", 4},      {"kv
 const Json kMixtral = {{"kind", "mixtral"}, {"layers", 1},   {"heads", 2},
                        {"width", 64},       {"context", 24}, {"vocabulary", 50}};
 
-// A model whose matrices are quantized and then either kept in blocks or, with `as_values`,
+// A model whose matrices are quantized. They are kept as quantized blocks or, with `as_values`,
 // converted back to floats.
 class QuantizedModel {
  public:
@@ -82,7 +82,7 @@ class QuantizedModel {
   std::deque<QuantizedMatrix> matrices_;
 };
 
-TEST(QuantizedModels, HaveTheLogitsOfTheirValues) {
+TEST(QuantizedModels, HaveTheLogitsOfTheDequantizedValues) {
   for (const Json& configuration : {kGpt2, kLlama, kMixtral}) {
     const auto plain = std::make_unique<QuantizedModel>(configuration, WeightFormat::q8_0, true);
     for (const WeightFormat format : {WeightFormat::q8_0, WeightFormat::q4_0, WeightFormat::nf4}) {
@@ -98,7 +98,8 @@ TEST(QuantizedModels, HaveTheLogitsOfTheirValues) {
   }
 }
 
-// Large matrices are quantized: the embedding and the layers of blocks, but not routers, norms and
+// Large matrices are quantized: the embedding and the matrices of layers. Routers, normalizations
+// and positions are not.
 // positions.
 TEST(QuantizedModels, SelectsMatrices) {
   using ::testing::AllOf;

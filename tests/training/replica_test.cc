@@ -1,4 +1,4 @@
-// Tests one rank's part of a model: a step's treatment of gradients, and the errors that stop it.
+// Tests one rank's replica of a model: gradients in a step, and the errors that stop the step.
 #include "training/engine/replica.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ TinyRun run_of(int stage, DType dtype = DType::f32) {
   return run;
 }
 
-// Sets this rank's part of a parameter, if it has any.
+// Sets the first element of this rank's part of a parameter, if it has a part.
 void set(Replica& replica, const std::string& parameter, float value) {
   for (const OwnedPiece& piece : replica.owned()) {
     if (piece.spec->name == parameter) replica.values_of(piece, 0).values<float>()[0] = value;
@@ -56,7 +56,8 @@ TEST_P(NotFinite, AWeightIsFoundByStepRankAndLayer) {
     const auto errors = run_ranks_catching(3, [&](const Job& job) {
       TinyRank rank(job, run_of(GetParam()));
       rank.step();
-      // Only with unsharded values can a rank have other values than the rest.
+      // If values are sharded, all ranks have the same values; otherwise one rank can have other
+      // values.
       if (GetParam() > 0 || job.rank == 1) set(rank.replica, "h.1.attn.c_attn.weight", poison);
       rank.replica.publish();
       rank.step();
@@ -73,8 +74,8 @@ TEST_P(NotFinite, AWeightIsFoundByStepRankAndLayer) {
 
 INSTANTIATE_TEST_SUITE_P(Stages, NotFinite, ::testing::Values(0, 1, 2, 3));
 
-// A model of one parameter w, whose 64 elements are equal. Each sample has the loss 0.5, and the
-// gradient is prescribed.
+// A model with one parameter w of 64 equal elements. Each sample has a loss of 0.5, and the test
+// sets its gradient.
 class OneNumber : public Model {
  public:
   OneNumber() { add_unit<Only>(&told); }
@@ -108,14 +109,14 @@ class OneNumber : public Model {
   };
 };
 
-// Trains with SGD at a learning rate of 1: a step subtracts the prescribed gradient from w, which
-// starts at 1.
+// Trains with SGD at a learning rate of 1, so that a step subtracts the given gradient from w,
+// which starts at 1.
 struct OneNumberRank {
   explicit OneNumberRank(const Job& job, ReplicaOptions options = {},
                          const Json& optimizer = {{"name", "sgd"}, {"momentum", 0}})
       : replica(Communicator::init(job), model, make_optimizer(optimizer), options) {}
 
-  // Each rank has one sample.
+  // Runs a step in which each rank has one sample.
   StepResult step(int64_t number = 1) {
     const MicroBatch batch{.samples = 1};
     return replica.step({.own = {&batch, 1}, .targets = replica.world().size()}, number, 1);
@@ -157,7 +158,7 @@ TEST(NotFiniteGradient, OnlyTheSumMayBeNotFinite) {
 
 // --- overflow, with a scaled loss ---
 
-TEST(Overflow, SkipsTheStepSaysWhereAndHalvesTheScale) {
+TEST(Overflow, SkipsTheStepNamesThePlaceAndHalvesTheScale) {
   for (const int stage : {0, 1, 2, 3}) {
     run_ranks(3, [&](const Job& job) {
       OneNumberRank rank(job, {.storage = {.stage = stage},
@@ -184,8 +185,8 @@ TEST(Overflow, SkipsTheStepSaysWhereAndHalvesTheScale) {
   }
 }
 
-// Adam's first update has the size of the learning rate, whatever the gradient: its bias correction
-// counts updates, not steps.
+// The first update of Adam has the size of the learning rate for any gradient, if its bias
+// correction counts updates instead of steps.
 TEST(Overflow, SkippedStepsAreNoUpdatesOfAdam) {
   for (const std::string optimizer : {"adamw", "lamb"}) {
     const auto values_after = [&](int skipped) {
@@ -231,7 +232,7 @@ TEST(StochasticRounding, TakesThePlaceOfMasters) {
   }
 }
 
-// Updates far below half a unit in a value's last place are lost by rounding to nearest.
+// Rounding to nearest would lose updates that are far below half a unit in the last place.
 TEST(StochasticRounding, LearnsAsWellAsMastersDo) {
   const auto losses = [](bool rounded) {
     TinyRun run = run_of(0, DType::bf16);
@@ -261,7 +262,7 @@ TEST(Compression, HooksWithStateRefuseAChangingLossScale) {
   TinyRun run = run_of(0, DType::f16);
   run.replica.loss_scaling.emplace();
   run.powersgd.emplace();
-  // The rank that throws first ends the other, which might not have reached the check.
+  // The rank that throws first aborts the other, possibly before its check.
   const auto errors = run_ranks_catching(2, [&](const Job& job) { TinyRank rank(job, run); });
   for (const auto& error : errors) ASSERT_TRUE(error);
   EXPECT_THAT(cat(errors[0]->what(), errors[1]->what()),
@@ -270,7 +271,8 @@ TEST(Compression, HooksWithStateRefuseAChangingLossScale) {
 
 // --- errors of one rank ---
 
-// Data 2 x pipeline 2; the replicas are destroyed half-way through a step without stack unwinding.
+// There are 2 data x 2 pipeline ranks. The replicas are destroyed in the middle of a step, without
+// stack unwinding.
 TEST(OwnError, EndsTheRanksOfAllPipelinesWithItsCause) {
   const auto errors = run_ranks_catching(4, [&](const Job& job) {
     const TinyRun run = run_of(0);
@@ -327,9 +329,9 @@ TEST(GradientNorm, IsTheSameInAllStages) {
 
 // --- fp16 ---
 
-// Trains on single samples with gradients divided as in a step of 2^22 tokens, as large models have
-// (Chowdhery et al.: PaLM, 2022, section 5). Adam is invariant to the factor; f16, in which
-// everything below 2^-25 is 0, is not.
+// Trains with one sample per step, but divides the gradients as in a step of 2^22 tokens, which
+// large models have (Chowdhery et al.: PaLM, 2022, section 5). Adam is invariant to this factor,
+// but f16 is not: values below 2^-25 become 0.
 std::vector<double> losses_in_a_large_batch(DType dtype, bool scaled) {
   TinyRun run = run_of(0, dtype);
   run.batch = 1;
@@ -349,7 +351,7 @@ std::vector<double> losses_in_a_large_batch(DType dtype, bool scaled) {
   return losses;
 }
 
-TEST(HalfPrecision, TrainsWithAScaledLossWhereItDoesNotWithout) {
+TEST(HalfPrecision, TrainsOnlyWithAScaledLoss) {
   const std::vector<double> wide = losses_in_a_large_batch(DType::f32, false);
   const std::vector<double> unscaled = losses_in_a_large_batch(DType::f16, false);
   const std::vector<double> scaled = losses_in_a_large_batch(DType::f16, true);
@@ -360,8 +362,8 @@ TEST(HalfPrecision, TrainsWithAScaledLossWhereItDoesNotWithout) {
 
 // --- counts of targets ---
 
-// The losses of two steps with one micro-batch per rank. The targets of the second one are counted
-// ahead from `foretell(batch)`: nothing, or a part of the batch.
+// Returns the losses of two steps with one micro-batch per rank. The targets of the second step are
+// counted in advance from foretell(batch), which returns nothing, or all or part of the batch.
 using Foretell = std::function<std::optional<MicroBatch>(const MicroBatch&, int rank)>;
 std::vector<double> losses_of_two_steps(const Foretell& foretell) {
   TinyRun run = run_of(0);
@@ -387,14 +389,14 @@ TEST(Counts, CountsAreReportedWithThePreviousStepsLosses) {
   const auto nothing = [](const MicroBatch&, int) { return std::optional<MicroBatch>(); };
   const std::vector<double> asked = losses_of_two_steps(nothing);
   EXPECT_EQ(losses_of_two_steps([](const MicroBatch& batch, int) { return batch; }), asked);
-  // Half of the targets were announced, and they were not counted again.
+  // Half of the targets were announced. They were not counted again later.
   const auto half = losses_of_two_steps([](MicroBatch batch, int) {
     batch.targets = batch.targets.first(batch.targets.size() / 2);
     return batch;
   });
   EXPECT_EQ(half[0], asked[0]);
   EXPECT_DOUBLE_EQ(half[1], 2 * asked[1]);
-  // If a rank does not know its next batch, all ranks count when it is there.
+  // If one rank does not know its next batch in advance, all ranks count when they have the batch.
   const auto one = losses_of_two_steps([](const MicroBatch& batch, int rank) {
     return rank == 0 ? std::optional(batch) : std::nullopt;
   });

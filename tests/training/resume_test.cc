@@ -1,4 +1,4 @@
-// Tests which runs may be resumed, how a run stops, and the remains of a failed one.
+// Tests which runs may be resumed, how a run stops, and what remains of a failed run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,12 +43,12 @@ using tutti::testing::run_ranks_catching;
 
 constexpr uint64_t kBatch = 4;
 
-// Everything that a run consists of.
+// The options and the model of a run.
 struct Made {
   TrainOptions options;
   GptConfig model = testing::tiny_gpt();
   MeshShape mesh;
-  std::string text;  // the training text; empty: the usual one
+  std::string text;  // training text; empty: the default text
   int ranks = 2;
 };
 
@@ -77,7 +77,8 @@ class Resume : public FolderTest {
   }
 
   using OnStep = std::function<void(const StepReport&, const Job&)>;
-  // Returns each rank's message. `outcome` receives the first rank's outcome.
+  // Trains on all ranks. Returns each rank's error message. `outcome` receives the first rank's
+  // outcome.
   static std::vector<std::string> train_catching(const Made& run, Outcome* outcome = nullptr,
                                                  const OnStep& on_step = {},
                                                  const std::function<int(int)>& stop = {}) {
@@ -175,7 +176,7 @@ TEST_F(Resume, ReportsChangedSettingsThatMayChange) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               AllOf(HasSubstr("changed settings: lr: 0.003 in the checkpoint, 0.01 now"),
                     HasSubstr("samples: 16 in the checkpoint, 24 now"), Not(HasSubstr("clip"))));
-  // These settings are now part of the run.
+  // The changed settings are now those of the run.
   ::testing::internal::CaptureStderr();
   run.options.allow_changed = {};
   EXPECT_EQ(trained(run).result.resumed_at, 6u);
@@ -188,7 +189,7 @@ TEST_F(Resume, ReportsChangedSettingsThatMayChange) {
   EXPECT_THAT(train_catching(run), Each(HasSubstr("the batch of a run cannot be changed")));
 }
 
-// Stochastic rounding of gradients gives the same bits after a resume.
+// Gradients that are rounded stochastically have the same bits after a resume.
 TEST_F(Resume, NarrowProductsGiveTheSameBits) {
   const auto run_in = [&](uint64_t steps, const std::string& directory) {
     Made run = made(steps, directory);
@@ -236,8 +237,8 @@ TEST_F(Resume, ANewRunInAUsedDirectoryIsRefusedByAllRanks) {
   EXPECT_THAT(steps_in(path("run")), ElementsAre(2));
 }
 
-// Runs saved by versions without --sync have the setting average_every.
-TEST(RunSettings, SayHowOldRunsAveraged) {
+// Runs that were saved by versions without --sync have the setting average_every instead.
+TEST(RunSettings, ReadTheAveragingOfOldRuns) {
   const std::unique_ptr<DataSet> data = testing::tiny_data();
   const Gpt model(testing::tiny_gpt());
   Json whole = configuration_of(model, {data.get()}, TrainOptions()).whole;
@@ -248,7 +249,7 @@ TEST(RunSettings, SayHowOldRunsAveraged) {
   EXPECT_EQ(settings_in(whole).at("sync"), "local:4");
 }
 
-TEST_F(Resume, GoesBackToAStep) {
+TEST_F(Resume, ResumesFromAnEarlierStep) {
   Made run = made(6, "run");
   run.options.checkpoint_every = 2;
   run.options.keep = 0;
@@ -277,7 +278,8 @@ TEST_F(Resume, AStoppedRunLosesNoStep) {
     const Outcome stopped = trained(
         run("cut"),
         [&](const StepReport& report, const Job& job) {
-          if (job.rank == 1 && report.step == 2) asked = true;  // as if in step 3
+          // As if the request came during step 3.
+          if (job.rank == 1 && report.step == 2) asked = true;
         },
         [&](int rank) { return rank == 1 && asked ? 15 : 0; });
     EXPECT_EQ(stopped.result.stopped_by, 15);

@@ -1,4 +1,5 @@
-// Tests that micro-batches give the same bits through a whole model and through parts of it.
+// Tests that micro-batches give the same bits if a model is run as a whole and if it is run in
+// parts.
 #include "training/pipeline/runner.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +31,7 @@ struct Case {
   bool checkpoint_units = false;
 };
 
-// Units: embed, h.0, h.1, h.2, head.
+// The units are embed, h.0, h.1, h.2 and head.
 struct Rig {
   explicit Rig(const Case& c)
       : model({.layers = 3,
@@ -48,7 +49,7 @@ struct Rig {
   }
   const MicroBatch& batch(int i) const { return batches[static_cast<size_t>(i)]->micro_batch; }
 
-  // Runs forward through a part, for backward in the prescribed order.
+  // Runs forward through some units.
   Tensor forward(UnitRange units, int slot, int i, ConstTensor input) {
     return runner.forward({.units = units, .slot = slot}, batch(i), input, {kLossScale}, hooks);
   }
@@ -67,7 +68,7 @@ struct Outcome {
   std::unique_ptr<Rig> rig;
 };
 
-// The whole model, one micro-batch after another.
+// Runs one micro-batch after another through the whole model.
 Outcome plain(const Case& c) {
   Outcome outcome{{}, std::make_unique<Rig>(c)};
   Rig& rig = *outcome.rig;
@@ -103,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Models, RunnerTest,
                                   (info.param.checkpoint_units ? "Checkpointed" : "");
                          });
 
-TEST_P(RunnerTest, PartsAreTheWhole) {
+TEST_P(RunnerTest, PartsEqualTheWhole) {
   const Outcome expected = plain(GetParam());
   for (const int cut : {1, 2, 4}) {
     Outcome outcome{{}, std::make_unique<Rig>(GetParam())};
@@ -123,7 +124,7 @@ TEST_P(RunnerTest, PartsAreTheWhole) {
 TEST_P(RunnerTest, SeveralMicroBatchesInFlightInSlots) {
   Outcome outcome{{}, std::make_unique<Rig>(GetParam())};
   Rig& rig = *outcome.rig;
-  // 1F1B: two are in flight, the third takes the first one's slot.
+  // As in 1F1B, two micro-batches are in flight, and the third takes the slot of the first.
   rig.forward({0, 5}, 0, 0, {});
   outcome.losses.push_back(rig.runner.result(0).loss_sum);
   rig.forward({0, 5}, 1, 1, {});
@@ -159,10 +160,11 @@ TEST_P(RunnerTest, BackwardInTwoParts) {
   expect_same(outcome, plain(GetParam()));
 }
 
-TEST_P(RunnerTest, ForwardAloneMakesTheSameInParts) {
+TEST_P(RunnerTest, ForwardOnlyEqualsForwardInParts) {
   Rig rig(GetParam());
   const HostTensor kept = copy(rig.forward({0, 2}, 0, 0, {}));
-  // Training has dropout. Without dropout both outputs are the same.
+  // Training has dropout, so that its output differs from that without training. Without dropout,
+  // both outputs are equal.
   Rig dry(GetParam());
   const Tensor alone =
       dry.runner.forward_only({.units = {0, 2}, .slot = 0}, dry.batch(0), {}, dry.hooks);
@@ -236,7 +238,7 @@ TEST(RunnerHooks, HooksRunAroundEachUnit) {
 
 // --- weight 0 ---
 
-// The gradients of a micro-batch of weight 0 do not count, nor does a NaN in them.
+// A micro-batch of weight 0 adds nothing to the gradients, even if its own gradients contain NaNs.
 TEST_P(RunnerTest, AMicroBatchOfWeightZeroLeavesTheGradientsAlone) {
   Outcome outcome = plain(GetParam());
   Rig& rig = *outcome.rig;

@@ -1,4 +1,4 @@
-// Tests checkpoints written while training continues, and the best step of a run.
+// Tests checkpoints that are written while training continues, and the best step of a run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,8 @@ class Saving : public FolderTest {
     return options;
   }
 
-  // Trains on two ranks; returns each rank's message. `outcome` receives the first rank's outcome.
+  // Trains on two ranks. Returns each rank's error message. `outcome` receives the first rank's
+  // outcome.
   static std::vector<std::string> train_catching(const TrainOptions& options,
                                                  Outcome* outcome = nullptr) {
     std::vector<std::string> said;
@@ -96,7 +97,7 @@ TEST_F(Saving, BackgroundSavesWriteTheSame) {
   for (size_t i = 0; i < 7; ++i) {
     EXPECT_EQ(background.reports[i].result.loss, waiting.reports[i].result.loss);
   }
-  // A copy of what a rank owns: values and two moments in f32, of half of the model.
+  // The copy has everything that a rank owns: values and two moments, in f32, of half of the model.
   const MemoryReport& memory = background.reports.back().memory;
   EXPECT_EQ(waiting.reports.back().memory.copies, 0);
   EXPECT_NEAR(static_cast<double>(memory.copies),
@@ -104,11 +105,11 @@ TEST_F(Saving, BackgroundSavesWriteTheSame) {
               0.02 * static_cast<double>(memory.copies));
 }
 
-TEST_F(Saving, AFailureInTheBackgroundIsAllRanks) {
+TEST_F(Saving, AFailureInTheBackgroundIsReportedOnAllRanks) {
   TrainOptions options = options_of(8, "run");
   options.checkpoint_every = 2;
   options.async_checkpoint = true;
-  // A directory that `latest` cannot replace.
+  // `latest` is a directory that is not empty, and cannot be replaced by the file.
   fs::create_directories(path("run/latest/in the way"));
   EXPECT_THAT(
       train_catching(options),
@@ -118,7 +119,7 @@ TEST_F(Saving, AFailureInTheBackgroundIsAllRanks) {
   EXPECT_EQ(trained(options).result.resumed_at, 2u);
 }
 
-// The run is validated after each step; the reports state which step has the lowest loss.
+// The run is validated after each step. The reports name the step with the lowest loss.
 TEST_F(Saving, TheBestStepStays) {
   TrainOptions options = options_of(6, "run");
   options.validate_every = 1;
@@ -157,7 +158,7 @@ TEST_F(Saving, AResumedRunKnowsItsBest) {
   const Outcome before = trained(options);
   const std::optional<int64_t> best = best_step(path("run"));
   ASSERT_TRUE(best);
-  // From here on the loss can only increase.
+  // The learning rate is so high that the loss can only increase.
   options.resume = true;
   options.samples = 4 * 6;
   options.schedule.peak = 10;

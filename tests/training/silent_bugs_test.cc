@@ -1,5 +1,6 @@
-// Tests for published defects of other systems where several kinds of parallelism met, which were
-// silent: losses and gradients were wrong, and training continued. Each test names one.
+// Tests against published defects of other systems in combinations of several kinds of parallelism.
+// They were silent: losses and gradients were wrong, but training continued. The comment of each
+// test describes the defect.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,8 +23,8 @@ using testing::Outcome;
 using testing::run_of;
 using testing::TinyRun;
 
-// Layouts in which the defects could appear: two adjacent groups of one kind, shared rows, stages,
-// owners of shards, and parts of samples.
+// Returns layouts in which the defects could appear: two adjacent groups of one kind, shared rows,
+// stages, sharded states, and parts of samples.
 std::vector<Grid> grids() {
   return {{.tensor = 2, .sp = true},
           {.tensor = 4},
@@ -42,14 +43,14 @@ class SilentBugs : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, SilentBugs,
                          ::testing::Values("gpt2", "llama", "few keys", "experts"));
 
-// Every other example has no target that counts, the others lack some: some micro-batches, and some
-// ranks' whole parts, have none.
+// Returns the number of ignored targets. Every other example ignores all targets, the others ignore
+// some, so that some micro-batches, and all samples of some ranks, have no targets.
 int64_t most(uint64_t example) {
   return example % 2 == 0 ? testing::kTinyContext : 3 + static_cast<int64_t>(example % 9);
 }
 
-// The loss was divided by a rank's own count of targets, possibly 0.
-TEST_P(SilentBugs, ALossDividedByARanksOwnTargets) {
+// Defect: the loss was divided by a rank's own number of targets, which could be 0.
+TEST_P(SilentBugs, TheLossIsDividedByTheTargetsOfAllRanks) {
   const auto sparse = [](const Grid& grid) {
     TinyRun run = run_of(GetParam(), grid);
     run.other_data = [] { return std::make_unique<testing::MaskedData>(most); };
@@ -67,8 +68,8 @@ TEST_P(SilentBugs, ALossDividedByARanksOwnTargets) {
   }
 }
 
-// Returns the gradients of the first step. Trains one step with SGD (no momentum, no clipping) at
-// learning rates 0 and kRate; gradient = (w(0) - w(kRate)) / kRate.
+// Returns the gradients of the first step, computed from the values after a step of SGD (without
+// momentum and clipping) at the learning rates 0 and kRate: (w(0) - w(kRate)) / kRate.
 testing::Whole first_gradients(const TinyRun& given, int ranks) {
   constexpr double kRate = 1e4;
   TinyRun run = given;
@@ -93,9 +94,9 @@ double norm_of(const std::vector<float>& values) {
   return std::sqrt(squares);
 }
 
-// The gains of normalizations had gradients of one rank's rows only; gradients of cut parameters
-// were those of one part, or summed twice.
-TEST_P(SilentBugs, GradientsThatAreNotSummedOverTheRanksThatShareRows) {
+// Defect: gradients of the gains of normalizations were those of one rank's rows, and gradients of
+// parameters that are divided were those of one part, or were summed twice.
+TEST_P(SilentBugs, GradientsAreSummedOverTheRanksThatShareRows) {
   const testing::Whole alone = first_gradients(run_of(GetParam(), {}), 1);
   for (const Grid& grid : grids()) {
     SCOPED_TRACE(describe(grid));
@@ -110,12 +111,12 @@ TEST_P(SilentBugs, GradientsThatAreNotSummedOverTheRanksThatShareRows) {
   }
 }
 
-// The gradient's norm omitted parameters that are cut, partial or copied, or counted them twice, so
-// clipping depended on the layout.
-TEST_P(SilentBugs, AGradientNormThatDependsOnTheLayout) {
+// Defect: the norm of the gradient omitted parameters that are divided, partial or replicated, or
+// counted them twice, so that clipping depended on the layout.
+TEST_P(SilentBugs, TheGradientNormDoesNotDependOnTheLayout) {
   const auto clipped = [](const Grid& grid) {
     TinyRun run = run_of(GetParam(), grid);
-    run.replica.clip = 1e-2;  // at each step
+    run.replica.clip = 1e-2;  // so small that each step is clipped
     run.optimizer = {{"name", "sgd"}};
     run.learning_rate = 10;
     return run;
@@ -129,9 +130,9 @@ TEST_P(SilentBugs, AGradientNormThatDependsOnTheLayout) {
   }
 }
 
-// In a job with two groups of one kind, ranks gathered over the wrong one, and samples were mixed:
-// [0, 1, 2, 3] became [0, 1, 0, 1].
-TEST_P(SilentBugs, AGatherOverTheWrongGroup) {
+// Defect: with two groups of one kind, ranks gathered over the wrong group, so that samples were
+// mixed: [0, 1, 2, 3] became [0, 1, 0, 1].
+TEST_P(SilentBugs, GathersUseTheRightGroup) {
   const auto one_each = [](const Grid& grid) {
     TinyRun run = run_of(GetParam(), grid);
     run.batch = 4;
@@ -147,9 +148,9 @@ TEST_P(SilentBugs, AGatherOverTheWrongGroup) {
   }
 }
 
-// If a vocabulary was padded to a multiple of the ranks, the padding words had a probability too.
-// An untrained model assigns each of its words the same probability.
-TEST_P(SilentBugs, APaddedVocabularyThatIsLikely) {
+// Defect: if a vocabulary was padded to a multiple of the ranks, the padding words had a
+// probability too. In an untrained model, each real word must have the same probability.
+TEST_P(SilentBugs, PaddingWordsHaveNoProbability) {
   const double words = GetParam() == "gpt2" ? 257 : 259;
   const auto first = [](int tensor) {
     TinyRun run = run_of(GetParam(), {.tensor = tensor});
@@ -161,8 +162,9 @@ TEST_P(SilentBugs, APaddedVocabularyThatIsLikely) {
   for (const int tensor : {2, 4, 8}) EXPECT_NEAR(first(tensor), alone, 1e-5);
 }
 
-// Ranks with different values dropped the same elements, or ranks with equal values different ones.
-TEST_P(SilentBugs, DropoutThatFollowsTheRank) {
+// Defect: ranks with different values dropped the same elements, or ranks with equal values dropped
+// different elements.
+TEST_P(SilentBugs, DropoutDoesNotDependOnTheRank) {
   const Outcome alone = testing::train(1, run_of(GetParam(), {}, {}, 0.5));
   const Outcome without = testing::train(1, run_of(GetParam(), {}));
   EXPECT_GT(testing::relative_difference(alone.losses, without.losses), 1e-3) << "it drops some";
@@ -173,8 +175,8 @@ TEST_P(SilentBugs, DropoutThatFollowsTheRank) {
   }
 }
 
-// A rank skipped an update because of an overflow that the others did not see.
-TEST_P(SilentBugs, AnUpdateSkippedOnOneRankOnly) {
+// Defect: one rank skipped an update because of an overflow that the other ranks did not detect.
+TEST_P(SilentBugs, AllRanksSkipAnUpdateTogether) {
   const auto narrow = [](const Grid& grid) {
     TinyRun run = run_of(GetParam(), grid);
     run.replica.storage.dtype = DType::f16;
@@ -197,7 +199,7 @@ TEST_P(SilentBugs, AnUpdateSkippedOnOneRankOnly) {
   }
 }
 
-// Consecutive documents in samples of 16 tokens, some of one token.
+// Packs consecutive documents into samples of 16 tokens. Some documents have one token.
 class Documents : public testing::MaskedData {
  public:
   Documents() : MaskedData([](uint64_t) { return int64_t{0}; }) {}
@@ -220,9 +222,9 @@ class Documents : public testing::MaskedData {
   }
 };
 
-// Ranks that share a sample's tokens attended across its documents, or dropped tokens at the end so
-// that the rest was evenly divisible; and samples with fewer tokens than ranks hung.
-TEST_P(SilentBugs, PartsOfSamplesThatForgetTheirDocuments) {
+// Defects: ranks that share the tokens of a sample attended across its documents, or dropped tokens
+// at its end to make the number divisible. Samples with fewer tokens than ranks hung.
+TEST_P(SilentBugs, PartsOfSamplesRespectDocuments) {
   const auto packed = [](const Grid& grid, bool masked) {
     TinyRun run = run_of(GetParam(), grid);
     if (masked) run.other_data = [] { return std::make_unique<Documents>(); };

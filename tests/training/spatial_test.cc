@@ -1,5 +1,5 @@
-// Tests that models whose images are cut over a grid of ranks train as whole ones, with every other
-// axis.
+// Tests models whose images are divided over a grid of ranks, combined with every other axis: they
+// must train like models of whole images.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 namespace tutti::training::testing {
 namespace {
 
-// Odd sizes; the last stage has 4 x 3 pixels.
+// The sizes are odd, and the images of the last stage have 4 x 3 pixels.
 TinyRun images() {
   TinyRun run;
   run.resnet = ResNetConfig{.channels = 2,
@@ -66,7 +66,7 @@ TEST(Spatial, GridsTrainAsWholeImages) {
   }
 }
 
-// Some ranks have no pixel of the last stage (ResNet) or of the lowest level (U-Net).
+// Some ranks have no pixel in the last stage (ResNet) or at the lowest level (U-Net).
 TEST(Spatial, GridsMayHaveMoreRowsThanImages) {
   for (TinyRun run : {images(), segments()}) {
     run.mesh.data = 1;
@@ -76,7 +76,7 @@ TEST(Spatial, GridsMayHaveMoreRowsThanImages) {
   }
 }
 
-TEST(Spatial, BesideDataParallelRanks) {
+TEST(Spatial, TrainsWithDataParallelRanks) {
   for (TinyRun run : {images(), segments()}) {
     run.mesh.data = 2;
     run.last_batch = 7;
@@ -86,7 +86,7 @@ TEST(Spatial, BesideDataParallelRanks) {
   }
 }
 
-TEST(Spatial, BesideZero) {
+TEST(Spatial, TrainsWithZero) {
   for (TinyRun run : {images(), segments()}) {
     run.mesh.data = 2;
     for (const int stage : {1, 2, 3}) {
@@ -96,9 +96,9 @@ TEST(Spatial, BesideZero) {
   }
 }
 
-// Halos are sent again when forward is recomputed, and kept until the weights' gradients are
-// computed.
-TEST(Spatial, BesideRecomputationAndSplitBackward) {
+// When forward is recomputed, halos are exchanged again. They are kept until the gradients of
+// weights are computed.
+TEST(Spatial, TrainsWithRecomputationAndSplitBackward) {
   for (TinyRun run : {images(), segments()}) {
     run.mesh.data = 1;
     run.replica.runner.checkpoint_units = true;
@@ -112,7 +112,7 @@ TEST(Spatial, BesideRecomputationAndSplitBackward) {
   }
 }
 
-TEST(Spatial, BesidePipelines) {
+TEST(Spatial, TrainsWithPipelines) {
   for (TinyRun run : {images(), segments()}) {
     run.mesh.data = 1;
     run.mesh.pipeline = 2;

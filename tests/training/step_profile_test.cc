@@ -1,4 +1,4 @@
-// Tests the profile of a small gpt2's steps.
+// Tests the profile of steps of a small gpt2.
 #include "training/engine/step_profile.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ struct Profiled {
   double flops_per_sample = 0;
 };
 
-// Returns rank 0's profile of a run on `ranks` ranks.
+// Runs on `ranks` ranks. Returns the profile of rank 0.
 Profiled profiled(const TinyRun& run, int ranks = 1) {
   Profiled first;
   run_ranks(ranks, [&](const Job& job) {
@@ -95,13 +95,14 @@ TEST(StepProfile, CountsTheModelsOperations) {
       12.0 * static_cast<double>(run.model.layers * run.model.width) * context * context;
   const double products = samples * (found.flops_per_sample - attention);
   EXPECT_NEAR(operations(found.profile, "gemm"), products, 0.01 * products);
-  // A causal query attends to half of the keys; the backward pass recomputes the scores.
+  // A causal query attends to half of the keys on average. The backward pass computes the scores
+  // again, so that it counts 5 where forward counts 2.
   const double seen = 0.5 * (context + 1) / context;
   const double passes = samples * attention * seen * (2 + 5) / 6;
   EXPECT_NEAR(operations(found.profile, "causal_attention"), passes, 0.01 * passes);
 }
 
-TEST(StepProfile, CountsForwardOnceMoreWhereItIsRecomputed) {
+TEST(StepProfile, CountsForwardAgainIfItIsRecomputed) {
   TinyRun run;
   const double kept = operations(profiled(run).profile, "gemm");
   run.replica.runner.checkpoint_units = true;

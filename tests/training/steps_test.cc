@@ -1,4 +1,4 @@
-// Tests a run's individual steps, and what may be done between them.
+// Tests the individual steps of a run, and operations between steps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ class Steps : public FolderTest {
   }
 };
 
-// A rank with everything that a Trainer consists of.
+// One rank's trainer and the objects that it uses.
 struct Rank {
   Rank(const Job& job, const TrainOptions& options)
       : trainer(Communicator::init(job), model, {data.get()}, options) {}
@@ -84,7 +84,7 @@ TEST_F(Steps, SavedOrEarlyEndedRunsAreResumed) {
     add(rank.losses(2));
     rank.trainer.save();
     rank.trainer.save();
-    rank.losses(1);  // is lost
+    rank.losses(1);  // this step is lost
   });
   EXPECT_EQ(Checkpoint::open(path("run")).manifest().step, 2);
   run_ranks(1, [&](const Job& job) {
@@ -140,7 +140,7 @@ TEST_F(Steps, ParametersAreReadAndWrittenInEveryLayout) {
   }
 }
 
-TEST_F(Steps, AParameterLivesAsLongAsItIsHeld) {
+TEST_F(Steps, AParameterLivesAsLongAsAReference) {
   Memory<float> held;
   float first = 0;
   run_ranks(1, [&](const Job& job) {

@@ -1,5 +1,5 @@
-// Tests that a model cut over the tensor axis trains as on one rank for any mesh and ZeRO stage, in
-// deterministic mode to the bit.
+// Tests that a model divided over the tensor axis trains as on one rank, for any mesh and ZeRO
+// stage. In deterministic mode, the bits must be equal.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,9 +40,9 @@ class TensorParallel : public FolderTest {
   const Deterministic deterministic_;
 };
 
-// Parameters: a model, and whether tensor ranks share the rows between layers. If they do, the
-// gradients of normalizations are also summed over the tensor axis, in a separate group of
-// parameters owned by all of these ranks.
+// The parameters are the kind of model, and whether tensor ranks share rows between layers. If they
+// do, the gradients of normalizations are summed over the tensor axis too, as a separate group of
+// parameters.
 class Meshes : public TensorParallel,
                public ::testing::WithParamInterface<std::tuple<std::string, bool>> {
  protected:
@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Meshes,
                                                               "experts"),
                                             ::testing::Bool()));
 
-TEST_P(Meshes, EveryOneTrainsTheSameModelInEveryStageOfZero) {
+TEST_P(Meshes, EveryMeshTrainsTheSameModelInEveryStageOfZero) {
   const Outcome alone = testing::train(1, run_of(kind(), {}));
   for (const int tensor : {2, 4}) {
     for (const int data : {1, 2}) {
@@ -75,7 +75,7 @@ TEST_P(Meshes, EveryOneTrainsTheSameModelInEveryStageOfZero) {
   }
 }
 
-TEST_P(Meshes, GoWithAPipelineAndOtherOptimizers) {
+TEST_P(Meshes, WorkWithAPipelineAndOtherOptimizers) {
   for (const std::string name : {"adamw", "lamb", "lars"}) {
     const auto with_optimizer = [&](const Grid& grid) {
       TinyRun run = run_of(kind(), grid);
@@ -95,8 +95,9 @@ TEST_P(Meshes, GoWithAPipelineAndOtherOptimizers) {
   }
 }
 
-// Dropout is equal where values are equal on all ranks, and different where they are not.
-TEST_P(Meshes, TrainTheSameModelWithDropoutHoweverTheyCompute) {
+// Dropout must be the same on ranks with equal values, and differ between ranks with different
+// values.
+TEST_P(Meshes, TrainTheSameModelWithDropout) {
   const Outcome alone = testing::train(1, run_of(kind(), {}, {}, 0.2));
   for (const ComputeOptions& compute :
        {ComputeOptions{}, ComputeOptions{.selective_recomputation = true},
@@ -111,7 +112,8 @@ TEST_P(Meshes, TrainTheSameModelWithDropoutHoweverTheyCompute) {
   }
 }
 
-// Activations that are saved in parts equal the whole ones when gathered.
+// Each rank saves a part of an activation. When gathered, the parts must equal the whole
+// activation.
 TEST_P(Meshes, KeepActivationsInParts) {
   for (const int stages : {1, 2}) {
     TinyRun run = run_of(kind(), with_rows({.tensor = 4, .stages = stages}), {}, 0.2);
@@ -122,7 +124,7 @@ TEST_P(Meshes, KeepActivationsInParts) {
   }
 }
 
-// The micro-batch is large enough for a block to divide it.
+// The micro-batch is so large that blocks compute it in parts.
 TEST_F(TensorParallel, SumsOverlapWithComputation) {
   const auto run = [](int tensor, bool sp, bool overlaps, bool selective = false, int stages = 1) {
     TinyRun run;
@@ -204,7 +206,7 @@ TEST_F(TensorParallel, EachRankHasSomeOfTheHiddenValuesAndTheVocabulary) {
 
 // --- the same bits ---
 
-// Tensor ranks sum their parts by the same tree as one rank.
+// One rank adds its parts in the order of the same tree in which tensor ranks add theirs.
 class Bits : public TensorParallel,
              public ::testing::WithParamInterface<std::tuple<std::string, DType>> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, Bits,
@@ -246,12 +248,12 @@ TEST_P(Bits, DoNotDependOnTheNumberOfRanks) {
   EXPECT_EQ(testing::difference(eight, alone), "");
 }
 
-// Micro-batches are summed by one tree, wherever they are: on data ranks, one after another, or on
-// an expert's rank.
+// Gradients of micro-batches are summed by one tree, whether the micro-batches are on different
+// data ranks, run one after another, or use an expert of another rank.
 class BitsOfAStep : public TensorParallel, public ::testing::WithParamInterface<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, BitsOfAStep, ::testing::Values("gpt2", "llama", "experts"));
 
-TEST_P(BitsOfAStep, DoNotDependOnTheRanksOfItsMicroBatches) {
+TEST_P(BitsOfAStep, DoNotDependOnTheRanksOfTheMicroBatches) {
   const auto run = [&](const Grid& grid, const std::string& schedule = "1f1b") {
     TinyRun run = run_of(GetParam(), grid, {.slices = 8}, 0.1);
     run.replica.pipeline.schedule = schedule;
@@ -276,8 +278,8 @@ TEST_P(BitsOfAStep, DoNotDependOnTheRanksOfItsMicroBatches) {
   }
 }
 
-// With one slice per rank, a rank's matrices have no gaps between their rows, unlike those of a
-// single rank with all slices.
+// If each rank has one slice, its matrices have no gaps between rows. On a single rank with all
+// slices, they have gaps.
 TEST_F(TensorParallel, BitsDoNotDependOnGapsInMatrices) {
   for (const int64_t width : {32, 320}) {
     SCOPED_TRACE(width);
@@ -403,8 +405,8 @@ TEST_F(TensorParallel, AModelForAnotherMeshIsRefused) {
   }
 }
 
-// All ranks detect the error. A rank that waits for one that has already left reports that
-// departure instead.
+// All ranks detect the error. A rank that waits for a rank that has already left reports this
+// instead.
 TEST_F(TensorParallel, MuonRefusesPartsOfMatrices) {
   for (const int zero : {0, 1}) {
     int refusals = 0;

@@ -19,7 +19,7 @@ TEST(ThreadPoolTest, EachPartIsDoneOnce) {
     const UseThreads use(pool);
     EXPECT_EQ(threads_here(), threads);
     for (int64_t parts = 0; parts < 200; ++parts) {
-      std::vector<int> done(static_cast<size_t>(parts));  // each written by one thread
+      std::vector<int> done(static_cast<size_t>(parts));  // each element is written by one thread
       parallel_for(parts, [&](int64_t part) { ++done[static_cast<size_t>(part)]; });
       EXPECT_EQ(done, std::vector<int>(static_cast<size_t>(parts), 1));
     }
@@ -39,8 +39,8 @@ TEST(ThreadPoolTest, RangesMakeUpTheWhole) {
   }
 }
 
-// Each part waits for the others to begin: this needs all threads, in every call.
-TEST(ThreadPoolTest, PartsAreDoneAtOnce) {
+// Each part waits until all other parts have begun, so that every call needs all threads.
+TEST(ThreadPoolTest, PartsRunConcurrently) {
   constexpr int kThreads = 3;
   ThreadPool pool(kThreads);
   const UseThreads use(pool);
@@ -74,7 +74,7 @@ TEST(ThreadPoolTest, WithinAPartCallsAreSerial) {
   EXPECT_EQ(threads_here(), 2);
 }
 
-TEST(ThreadPoolTest, TheCallerGetsWhatAPartThrows) {
+TEST(ThreadPoolTest, TheCallerGetsTheExceptionOfAPart) {
   ThreadPool pool(2);
   const UseThreads use(pool);
   for (int call = 0; call < 20; ++call) {
@@ -107,7 +107,7 @@ TEST(ThreadPoolTest, PoolsOfTwoThreadsDoNotMix) {
   other.join();
 }
 
-// Helper threads are not inherited: the child does all the work itself.
+// A child process of fork() has no helper threads, so that it computes all parts itself.
 TEST(ThreadPoolTest, AChildOfForkComputesAlone) {
   ThreadPool pool(3);
   const UseThreads use(pool);

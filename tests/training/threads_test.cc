@@ -1,5 +1,5 @@
-// Tests that any number of threads per rank trains the same model, bit for bit, with models large
-// enough for their products, convolutions and sums to be divided.
+// Tests that any number of threads per rank trains the same model, bit for bit. The models are so
+// large that their products, convolutions and sums are divided over threads.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// Tests which tokens each rank gets, and which keys of other ranks its queries attend to.
+// Tests which tokens each rank has, and to which keys of other ranks its queries attend.
 #include "training/core/token_partition.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,8 @@ std::vector<int64_t> tokens_of(const std::vector<Share>& ranges) {
   return tokens;
 }
 
-// Consecutive documents of up to `longest` tokens in each sample.
+// Packs each sample with consecutive documents of up to `longest` tokens. Returns, for each token,
+// the first token of its document.
 std::vector<int32_t> random_packing(std::mt19937& random, int64_t samples, int64_t positions,
                                     int64_t longest) {
   std::vector<int32_t> starts;
@@ -35,7 +36,7 @@ std::vector<int32_t> random_packing(std::mt19937& random, int64_t samples, int64
   return starts;
 }
 
-TEST(TokenPartition, EachRankGetsAPieceFromEitherEndOfACausalSample) {
+TEST(TokenPartition, EachRankGetsAPieceFromBothEndsOfACausalSample) {
   const auto partition = partition_tokens({.samples = 1, .positions = 64}, 4);
   EXPECT_EQ(tokens_of(partition[0]), tokens_of({{0, 8}, {56, 8}}));
   EXPECT_EQ(tokens_of(partition[1]), tokens_of({{8, 8}, {48, 8}}));
@@ -43,14 +44,14 @@ TEST(TokenPartition, EachRankGetsAPieceFromEitherEndOfACausalSample) {
   EXPECT_EQ(tokens_of(partition[3]), tokens_of({{24, 16}}));
 }
 
-TEST(TokenPartition, WholeSamplesStayTogetherWhereTheyCan) {
+TEST(TokenPartition, WholeSamplesStayTogetherIfPossible) {
   const auto partition = partition_tokens({.samples = 4, .positions = 10}, 2);
   EXPECT_EQ(tokens_of(partition[0]), tokens_of({{0, 10}, {20, 10}}));
 }
 
-// A rank's area is its number of query-key pairs. The largest area is within 3% of the mean, and
-// ranks have equally many tokens, if each has at least 64.
-TEST(TokenPartition, RanksGetAsMuchOfAnyMask) {
+// The area of a rank is its number of query-key pairs. If each rank has at least 64 tokens, ranks
+// have equally many tokens, and the largest area is at most 3% above the mean.
+TEST(TokenPartition, RanksGetEqualPartsOfAnyMask) {
   std::mt19937 random(5);
   for (int trial = 0; trial < 1000; ++trial) {
     const int ranks = 2 + static_cast<int>(random() % 7);
@@ -82,8 +83,8 @@ TEST(TokenPartition, RanksGetAsMuchOfAnyMask) {
   }
 }
 
-// This also holds for samples shorter than the number of ranks, where some ranks have no token.
-TEST(TokenPartition, QueriesSeeWhatTheMaskSays) {
+// Some samples are shorter than the number of ranks, so that some ranks have no token.
+TEST(TokenPartition, QueriesAttendToTheKeysOfTheMask) {
   std::mt19937 random(6);
   for (const int ranks : {1, 2, 3, 5, 7}) {
     for (const int64_t positions : {1, 2, 4, 9, 40, 150}) {

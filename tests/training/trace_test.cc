@@ -1,4 +1,4 @@
-// Tests the trace: the records, and the file that combines all ranks' records.
+// Tests traces: the recorded events, and the file that contains the events of all ranks.
 #include "training/core/trace.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ std::string file_path(const std::string& name) {
   return (std::filesystem::path(::testing::TempDir()) / name).string();
 }
 
-// Returns the file's events of one phase ("X": spans, "M": names) and rank.
+// Returns the events of one phase ("X": spans, "M": names) and one rank.
 std::vector<Json> events_of(const Json& file, const std::string& phase, int rank) {
   std::vector<Json> found;
   for (const Json& event : file.at("traceEvents")) {
@@ -36,7 +36,8 @@ std::vector<Json> events_of(const Json& file, const std::string& phase, int rank
   return found;
 }
 
-// Writes every rank's trace: steps that start `rank` microseconds apart. Returns the parsed file.
+// Writes a file of all ranks' traces. The step of rank r starts r microseconds after that of rank
+// 0. Returns the parsed file.
 Json example_file(int ranks) {
   const std::string path = file_path("example_trace.json");
   const TraceEvent::Time base = std::chrono::steady_clock::now() - 1s;
@@ -52,7 +53,8 @@ Json example_file(int ranks) {
     trace.add(
         {"all_reduce", TraceCategory::communication, start + 20us, start + 25us, {{"bucket", 2}}});
     trace.add({"update", TraceCategory::optimizer, start + 30us, start + 30500ns, {}});
-    trace.add({"step", TraceCategory::compute, start, start + 40us, {}});  // ends last
+    // Recorded last, although it started first.
+    trace.add({"step", TraceCategory::compute, start, start + 40us, {}});
     write_trace(communicator, trace, path);
   });
   std::ifstream file(path);
@@ -81,8 +83,8 @@ TEST(TraceTest, HasEveryRanksEventsOnOneClock) {
   }
 }
 
-// Viewers require the events of a thread to be nested or disjoint.
-TEST(TraceTest, CommunicationThatOverlapsIsOnThreadsOfItsOwn) {
+// Viewers require that two events of a thread are nested or disjoint.
+TEST(TraceTest, OverlappingCommunicationIsOnSeparateThreads) {
   const Json file = example_file(1);
   std::vector<int> threads;
   for (const Json& event : events_of(file, "X", 0)) threads.push_back(event.at("tid"));
@@ -129,7 +131,7 @@ TEST(TraceTest, AllRanksLearnThatTheFileCannotBeWritten) {
   }
 }
 
-TEST(TraceSpanTest, RecordsItsLife) {
+TEST(TraceSpanTest, RecordsItsLifetime) {
   Trace trace;
   {
     const TraceSpan outer(&trace, "outer", TraceCategory::data);
@@ -171,7 +173,7 @@ class StubModel : public Model {
   int64_t targets_per_sample() const override { return 1; }
 };
 
-// Records its calls, and the number of events so far.
+// Records each call, and the number of events that the trace had at that time.
 class Calls : public UnitHooks {
  public:
   explicit Calls(const Trace& trace) : trace_(trace) {}
@@ -199,7 +201,7 @@ TEST(TracingHooksTest, RecordUnitsAndPassOn) {
   hooks.after_forward(1);
   hooks.before_backward(0);
   hooks.after_backward(0);
-  // A unit's span is closed before `inner` is notified of its end.
+  // The span of a unit is closed before `inner` is called.
   EXPECT_EQ(calls.calls, (std::vector<std::string>{"before_forward 1, 0", "after_forward 1, 1",
                                                    "before_backward 0, 1", "after_backward 0, 2"}));
   ASSERT_EQ(trace.events().size(), 2u);

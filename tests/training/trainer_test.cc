@@ -1,4 +1,4 @@
-// Tests training from data to a checkpoint and back, on ranks that are threads.
+// Tests training, from data to a checkpoint and back, on ranks that are threads.
 #include "training/run/trainer.h"
 
 #include <gmock/gmock.h>
@@ -57,7 +57,7 @@ TrainOptions options_of(uint64_t steps, int stage = 0, DType dtype = DType::f32)
   return options;
 }
 
-// Observations of one rank.
+// The results of a run on one rank.
 struct Outcome {
   std::vector<uint64_t> steps;
   std::vector<double> losses;
@@ -85,7 +85,7 @@ Outcome train_as_rank(const Job& job, const TrainOptions& options, const OnStep&
   return outcome;
 }
 
-// All ranks must observe the same.
+// Trains on `ranks` ranks. Expects all ranks to have the same results.
 Outcome train_on(int ranks, const TrainOptions& options) {
   std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
   run_ranks(ranks, [&](const Job& job) {
@@ -150,7 +150,7 @@ bool says(const Error& error, ErrorCode code, const std::string& said) {
   return error.code() == code && std::string(error.what()).find(said) != std::string::npos;
 }
 
-// Expects every rank to report the error, because ranks detect it together.
+// Expects every rank to report the error, because all ranks detect it together.
 void expect_refused_by_all(int ranks, const std::function<void(const Job&)>& body, ErrorCode code,
                            const std::string& said) {
   for (const std::optional<Error>& error : run_ranks_catching(ranks, body)) {
@@ -159,8 +159,8 @@ void expect_refused_by_all(int ranks, const std::function<void(const Job&)>& bod
   }
 }
 
-// Expects an error that each rank detects by itself. The first rank that throws may end others
-// before they reach the check.
+// Expects an error that each rank detects by itself. The first rank that throws may abort others
+// before their check.
 void expect_refused(const std::function<void(const Job&)>& body, const std::string& said) {
   int found = 0;
   for (const std::optional<Error>& error : run_ranks_catching(2, body)) {
@@ -172,7 +172,7 @@ void expect_refused(const std::function<void(const Job&)>& body, const std::stri
   EXPECT_GE(found, 1) << said;
 }
 
-TEST(Trainer, RanksWithOtherOptionsAreFoundOut) {
+TEST(Trainer, DetectsRanksWithOtherOptions) {
   for (const auto change : std::vector<void (*)(TrainOptions&)>{
            [](TrainOptions& options) { options.seed = 7; },
            [](TrainOptions& options) { options.micro_batch = 1; },
@@ -200,7 +200,7 @@ TEST(Trainer, RanksWithOtherOptionsAreFoundOut) {
       ErrorCode::mismatch, "has lr 0.01 (rank 0: 0.003)");
 }
 
-TEST(Trainer, RanksWithAnotherModelOrOtherDataAreFoundOut) {
+TEST(Trainer, DetectsRanksWithAnotherModelOrOtherData) {
   expect_refused_by_all(
       2,
       [&](const Job& job) {
@@ -230,7 +230,7 @@ TEST(Trainer, ADivergedLossIsAnErrorOfAllRanks) {
       "is not finite");
 }
 
-TEST(Trainer, OptionsThatMakeNoSenseAreNamed) {
+TEST(Trainer, NamesInvalidOptions) {
   const auto refused = [](auto change, const std::string& said) {
     TrainOptions options = options_of(2);
     change(options);
@@ -252,12 +252,12 @@ TEST(Trainer, OptionsThatMakeNoSenseAreNamed) {
 
 class Checkpoints : public FolderTest {
  protected:
-  // Tensors of the latest checkpoint.
+  // Returns the tensors of the latest checkpoint.
   std::map<std::string, std::vector<float>> tensors(const std::string& directory) const {
     return testing::saved_tensors(Checkpoint::open(path(directory)));
   }
 
-  // Two ranks that are interrupted at step 7 of 10 and resumed from step 5.
+  // Trains on two ranks. Interrupts the run at step 7 of 10, and resumes it from step 5.
   void expect_to_resume(const TrainOptions& options,
                         const GptConfig& model = testing::tiny_gpt()) const {
     const auto train_as = [&](const TrainOptions& how, const OnStep& on_step = {}) {
@@ -327,7 +327,7 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, OtherStates,
                          ::testing::Values("adamw8bit", "adafactor", "soap"),
                          [](const auto& info) { return std::string(info.param); });
 
-// States are codes and scales, or states of whole parameters.
+// The optimizer states are codes and scales, or states of whole parameters.
 TEST_P(OtherStates, ARunResumesToTheSameBitsInAnyStage) {
   const Deterministic deterministic;
   TrainOptions options = options_of(10, 2);
@@ -404,7 +404,7 @@ TEST_P(FactorTypes, ARunWhoseGradientsAreSentAsFactorsResumesToTheSameBits) {
   expect_to_resume(options);
 }
 
-// At step 5 ranks differ, also in their momenta.
+// At step 5, the ranks have different values and momenta.
 TEST_F(Checkpoints, ARunOfLocalStepsResumesToTheSameBits) {
   TrainOptions options = options_of(10, 0);
   options.replica.sync = averages_every(4);
@@ -412,7 +412,8 @@ TEST_F(Checkpoints, ARunOfLocalStepsResumesToTheSameBits) {
   EXPECT_TRUE(tensors("whole").contains("own.optimizer.exp_avg.wte.weight"));
 }
 
-// The rows of a replica's state: those that are equal on all ranks, and this rank's own.
+// Collects the state of a replica: the values that are equal on all ranks, and those of this rank
+// alone.
 class Rows : public StateVisitor {
  public:
   int64_t step() const override { return 0; }
@@ -431,9 +432,9 @@ class Rows : public StateVisitor {
   std::map<std::string, std::vector<float>> alike, own;
 };
 
-// Only the sum of the errors stored by PowerSGD's ranks matters, so a different number of ranks
-// divides it.
-TEST_F(Checkpoints, OtherRanksShareWhatCompressionRemembers) {
+// PowerSGD stores an error on each rank, and only their sum matters. A different number of ranks
+// therefore divides this sum.
+TEST_F(Checkpoints, OtherRanksShareTheErrorsOfCompression) {
   testing::TinyRun run;
   run.powersgd = PowerSgdOptions{.rank = 2};
   run_ranks(2, [&](const Job& job) {
@@ -478,7 +479,7 @@ TEST_F(Checkpoints, LoadAtAnyNumberOfRanksInAnyStage) {
   options.schedule.decay = LearningRateSchedule::Decay::constant;
   train_on(4, saving(options, "four"));
   const auto next = [&](int ranks, int stage) {
-    // Each continues in a copy, because the end of a run is saved.
+    // Each run continues in a copy, because it saves a checkpoint at its end.
     const std::string copy = cat("copy-", ranks, "-", stage);
     std::filesystem::copy(path("four"), path(copy), std::filesystem::copy_options::recursive);
     TrainOptions more = saving(options_of(8, stage), copy);
@@ -493,7 +494,7 @@ TEST_F(Checkpoints, LoadAtAnyNumberOfRanksInAnyStage) {
   for (const int ranks : {1, 2, 3}) {
     for (const int stage : {0, 1, 2, 3}) {
       const std::vector<double> losses = next(ranks, stage);
-      // The loss is a sum of the same numbers in double precision.
+      // The loss is a sum of the same numbers, in double precision but in another order.
       EXPECT_NEAR(losses.at(0), expected.at(0), 1e-14 * expected.at(0)) << ranks << " " << stage;
       EXPECT_LT(relative_difference(losses, expected), 1e-5) << "optimizer state, too";
     }
@@ -517,7 +518,7 @@ TEST_F(Checkpoints, ExportedCheckpointsStartOtherRuns) {
   fresh.initial = path("model.safetensors");
   fresh.replica.storage.stage = 3;
   fresh.schedule.warmup_steps = 1000;
-  fresh.schedule.peak = 1e-9;  // the parameters hardly change
+  fresh.schedule.peak = 1e-9;  // so small that the parameters hardly change
   const Outcome again = train_on(3, fresh);
   EXPECT_NEAR(again.validation, trained.validation, 1e-5);
 

@@ -1,5 +1,5 @@
-// Tests that PipeDream and PipeDream-2BW equal, bit for bit, a single thread that uses stale
-// weights by the papers' closed forms (support/late_weights.h).
+// Tests that PipeDream and PipeDream-2BW equal, bit for bit, a reference on a single thread, which
+// uses stale weights according to the formulas of the papers (support/late_weights.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,13 +32,13 @@ using tutti::testing::run_ranks;
 
 constexpr uint64_t kSteps = 7;
 
-// Conditions that must not matter, or that affect both alike.
+// Conditions that must not change the result, or that change it in the same way for both.
 struct Conditions {
   std::string_view optimizer;
   DType dtype;
   int rows;                // data-parallel ranks
   int stage = 0;           // ZeRO stage
-  bool small_end = false;  // the last step has a sample less
+  bool small_end = false;  // the last step has one sample less
   bool recompute = false;
   double dropout = 0;
   bool tiny_buckets = false;
@@ -65,7 +65,7 @@ constexpr std::array kConditions = {
 struct Pipeline {
   std::string schedule;
   int stages = 1;
-  int accumulated = 1;  // micro-batches an update, of each row
+  int accumulated = 1;  // micro-batches per update in each row
 };
 
 std::string name_of(const Pipeline& pipeline) {
@@ -95,7 +95,7 @@ std::string describe(const Case& c) {
              conditions.dropout > 0 ? ", dropout" : "");
 }
 
-// A cut of the model's four units: embedding, two blocks, output.
+// Returns a cut of the four units of the model, which are the embedding, two blocks and the output.
 std::vector<int> cut_of(int stages) {
   const std::array<std::vector<int>, 4> cuts = {{{0}, {0, 2}, {0, 1, 3}, {0, 1, 2, 3}}};
   return cuts[static_cast<size_t>(stages) - 1];
@@ -113,7 +113,7 @@ std::unique_ptr<Optimizer> optimizer_of(const Case& c) {
   return make_optimizer({{"name", c.conditions.optimizer}});
 }
 
-// Every step has a different rate.
+// Returns a learning rate that differs between all steps.
 double rate_of(const Case& c, uint64_t step) {
   const double peak = c.conditions.optimizer == kAdamW ? 3e-3
                       : c.conditions.optimizer == kSgd ? 0.1
@@ -134,7 +134,7 @@ ReplicaOptions replica_of(const Case& c) {
   return options;
 }
 
-// All steps of one row, in memory.
+// All batches of one data-parallel row.
 struct Batches {
   Batches(const Case& c, int row) : data(testing::tiny_data()) {
     const Feed feed({data.get()}, {.batch = c.batch(),
@@ -166,7 +166,7 @@ struct Trained {
   std::vector<Whole> states;
 };
 
-// --- by the definition ---
+// --- the reference ---
 
 Trained train_late(const Case& c, Lateness lateness) {
   Gpt model(model_of(c));
@@ -197,7 +197,7 @@ Trained train_late(const Case& c, Lateness lateness) {
   return trained;
 }
 
-// --- by the pipeline ---
+// --- the pipeline ---
 
 void copy(const Replica& replica, size_t kind, Whole& to) {
   for (const OwnedPiece& piece : replica.owned()) {
@@ -207,8 +207,8 @@ void copy(const Replica& replica, size_t kind, Whole& to) {
 }
 
 struct Pipelined {
-  Trained trained;            // `trained` as rank 0 saw it, and all ranks' parameters
-  std::vector<int> versions;  // by stage: the most that it kept at once
+  Trained trained;            // the results of rank 0, and the parameters of all ranks
+  std::vector<int> versions;  // by stage: the largest number of versions at one time
 };
 
 Pipelined train_pipelined(const Case& c) {
@@ -274,7 +274,7 @@ class Unflushed : public ::testing::TestWithParam<Pipeline> {
 
 TEST_P(Unflushed, TrainsTheBitsOfItsDefinition) {
   for (size_t i = 0; i < kConditions.size(); ++i) {
-    // Steps between flushes: all steps, 3, 1 and 2. The last interval may be shorter.
+    // The number of steps between flushes is kSteps, 3, 1 or 2. The last interval may be shorter.
     constexpr std::array kFlushes = {kSteps, uint64_t{3}, uint64_t{1}, uint64_t{2}};
     const Case c{GetParam(), kConditions[i], kFlushes[i % kFlushes.size()]};
     const Trained expected = train_late(c, lateness());
@@ -283,7 +283,7 @@ TEST_P(Unflushed, TrainsTheBitsOfItsDefinition) {
   }
 }
 
-// The largest number of versions, as promised by the checker.
+// The largest number of versions at one time must not exceed the bound of the checker.
 TEST_P(Unflushed, KeepsNoMoreVersionsThanProved) {
   const Case c{GetParam(), kConditions.front(), kSteps};
   const int p = c.pipeline.stages;
@@ -309,7 +309,8 @@ std::vector<Pipeline> all_pipelines() {
   for (const int stages : {1, 2, 3, 4}) {
     for (const int accumulated : {1, 2, 4}) {
       all.push_back({"pipedream", stages, accumulated});
-      // PipeDream-2BW requires that many micro-batches per update; pipedream_2bw.cc explains why.
+      // Each update of PipeDream-2BW needs at least stages - 1 micro-batches; pipedream_2bw.cc
+      // explains why.
       if (accumulated >= stages - 1) all.push_back({"pipedream-2bw", stages, accumulated});
     }
   }
@@ -321,7 +322,7 @@ INSTANTIATE_TEST_SUITE_P(Pipelines, Unflushed, ::testing::ValuesIn(all_pipelines
 
 // --- the difference is observable ---
 
-TEST(LateWeights, MatterWhereTheyAreLate) {
+TEST(LateWeights, ChangeTheResultsIfTheyAreLate) {
   const Deterministic deterministic;
   const auto never = [](int64_t i, int64_t, int64_t, int64_t a) { return i / a; };
   const Case late{{"pipedream", 3, 2}, kConditions.front()};
@@ -333,7 +334,7 @@ TEST(LateWeights, MatterWhereTheyAreLate) {
   EXPECT_NE(buffered.losses[1], prompt.losses[1]);
   EXPECT_NE(buffered.losses[1], pipedream.losses[1]);
 
-  // A single stage is not stale in PipeDream, nor is anything that is flushed at each step.
+  // Weights are not stale in PipeDream with a single stage, or if each step ends with a flush.
   const Case alone{{"pipedream", 1, 2}, kConditions.front()};
   expect_same(train_late(alone, testing::pipedream_lateness), train_late(alone, never), "alone");
   Case flushed{{"1f1b", 3, 2}, kConditions.front(), 1};

@@ -1,4 +1,4 @@
-// Tests the contract of transports (transport/transport.h) on each of them, with ranks as threads.
+// Tests that each transport fulfils its contract (transport/transport.h). Ranks are threads.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(All, Contract,
                                            Kind{"rxm_ofi", make_rxm_ofi}),
                          [](const auto& info) { return info.param.name; });
 
-// The longest message that can be sent to every peer.
+// Returns the length of the longest message that can be sent to every peer.
 size_t longest(const Transport& transport) { return transport.traits().limits.collective_bytes(); }
 
 size_t longest_p2p(const Transport& transport) {
@@ -69,7 +69,7 @@ void expect_message(Transport& transport, int peer, int lane, uint32_t number, s
   while ((header = transport.front(peer, lane)) == nullptr) transport.progress();
   ASSERT_EQ(header->call, number);
   ASSERT_EQ(header->bytes, bytes);
-  if (bytes > 0 && number % 2 == 0) {  // in place
+  if (bytes > 0 && number % 2 == 0) {  // uses the message in place
     const std::byte* payload = nullptr;
     while ((payload = transport.payload(peer, lane)) == nullptr) transport.progress();
     for (size_t i = 0; i < bytes; ++i) ASSERT_EQ(payload[i], std::byte(number & 0xff)) << i;
@@ -81,7 +81,8 @@ void expect_message(Transport& transport, int peer, int lane, uint32_t number, s
   transport.release(peer, lane);
 }
 
-// In single-threaded tests: progresses both ranks until the next message from rank 0 is at `rank`.
+// For tests on one thread: progresses both ranks until the next message from rank 0 has reached
+// `rank`.
 void carry(Group& group, int rank, int lane) {
   while (group[rank]->front(0, lane) == nullptr) {
     group[0]->progress();
@@ -124,9 +125,9 @@ TEST_P(Contract, OneMessageForSeveralReaders) {
   for (std::thread& reader : readers) reader.join();
 }
 
-TEST_P(Contract, SlowReaderHoldsUpNobodyElse) {
+TEST_P(Contract, ASlowReaderDelaysNoOtherReader) {
   Group group = GetParam().make(3);
-  // Rank 1 reads nothing: its connection fills up, at the latest when its credit is exhausted.
+  // Rank 1 reads nothing. Its connection fills up, at the latest when its credit is exhausted.
   uint32_t sent = 0;
   for (int tries = 0; tries < 1000; ++tries) {
     sent += try_send(*group[0], {1}, 0, sent + 1, longest(*group[0])) ? 1 : 0;
@@ -154,7 +155,7 @@ TEST_P(Contract, SlowReaderHoldsUpNobodyElse) {
 TEST_P(Contract, PointToPointHasItsOwnLaneAndSlots) {
   Group group = GetParam().make(2);
   const int p2p = group[0]->lanes();
-  // However many point-to-point messages wait, collectives have their own slots.
+  // Collectives have their own slots, however many point-to-point messages wait.
   while (try_send(*group[0], {1}, p2p, 7, longest_p2p(*group[0]))) {
     if (!group[0]->p2p_sent(1)) break;
   }
@@ -171,7 +172,7 @@ TEST_P(Contract, PointToPointHasItsOwnLaneAndSlots) {
   reader.join();
 }
 
-TEST_P(Contract, ReservingAgainTakesTheFirstBack) {
+TEST_P(Contract, ReservingAgainCancelsTheFirstReservation) {
   Group group = GetParam().make(2);
   const std::vector<int> peers = {1};
   for (int i = 0; i < 1000; ++i) ASSERT_NE(group[0]->reserve(peers, 0, 100, 1), nullptr) << i;
@@ -183,7 +184,7 @@ TEST_P(Contract, ReservingAgainTakesTheFirstBack) {
 TEST_P(Contract, SleepersAreWokenByMessagesAndByRoom) {
   Group group = GetParam().make(2);
   constexpr uint32_t kMessages = 300;
-  // Everything has been sent, so a sleep that ends only by timeout has missed an event.
+  // All messages have been sent. A sleep that ends by timeout has therefore missed an event.
   const auto sleep = [&](int rank, const std::function<bool()>& moved) {
     WaitSet& set = *group.sets[rank];
     Transport& transport = *group[rank];
@@ -219,7 +220,7 @@ TEST_P(Contract, SleepersAreWokenByMessagesAndByRoom) {
   sender.join();
 }
 
-// One wake is enough at any time: before the sleep, as it begins, or during it.
+// A single wake() must be enough at any time: before the sleep, as it begins, and during it.
 TEST_P(Contract, WakeEndsASleep) {
   constexpr int kTurns = 200;
   Group group = GetParam().make(2);
@@ -245,8 +246,8 @@ TEST_P(Contract, WakeEndsASleep) {
   waker.join();
 }
 
-// However late a reader looks, it sees the end of a peer that has left only after the peer's last
-// byte.
+// A peer has left. However late the reader looks, it must see the end of the connection only after
+// the peer's last byte.
 TEST_P(Contract, AConnectionEndsAfterItsLastMessage) {
   Group group = GetParam().make(2);
   const int p2p = group[0]->lanes();
@@ -264,7 +265,7 @@ TEST_P(Contract, AConnectionEndsAfterItsLastMessage) {
   });
   group[1]->progress();
   for (uint32_t i = 1; i <= 2; ++i) {
-    // With fabrics, rank 0 cannot leave before the message is read.
+    // Over a fabric, rank 0 cannot leave before the message has been read.
     while (!group.providers.empty() && group[1]->front(0, 0) == nullptr) group[1]->progress();
     EXPECT_FALSE(group[1]->ended(0, 0)) << i;
     EXPECT_FALSE(group[1]->ended(0, p2p)) << i;
@@ -308,12 +309,12 @@ INSTANTIATE_TEST_SUITE_P(Hosts, Placement,
                            return name;
                          });
 
-// Each rank in turn sends to all others at once, and to each of them.
+// Each rank in turn sends a message to all others, and messages to each of them.
 TEST_P(Placement, EveryRankReachesEveryOther) {
   Group group = make_placed(GetParam());
   const auto ranks = static_cast<int>(GetParam().size());
   constexpr uint32_t kMessages = 20;
-  size_t p2p_bytes = longest_p2p(*group[0]);  // limit of all of them
+  size_t p2p_bytes = longest_p2p(*group[0]);  // the limit that all ranks have in common
   for (const auto& transport : group.transports) {
     p2p_bytes = std::min(p2p_bytes, longest_p2p(*transport));
   }

@@ -1,4 +1,4 @@
-// Tests which fabric a job uses.
+// Tests which fabric a job chooses.
 #include "transport/paths/fabrics.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(Transports, MeanWhatTheirNamesSay) {
+TEST(Transports, HaveTheMeaningOfTheirNames) {
   const auto as_text = [](const std::string& text) {
     const Transports t = parse_transports(text);
     return cat(t.near_by_shm ? "shm" : "-", t.only_shm ? " only " : " ", t.fabric);
@@ -34,7 +34,7 @@ TEST(Transports, MeanWhatTheirNamesSay) {
   EXPECT_EQ(as_text("shm+ofi"), "shm ofi");
 }
 
-// A system's files about its network cards, as laid out by Linux.
+// Files about network cards, laid out as in Linux's /sys.
 class Candidates : public ::testing::Test {
  protected:
   Candidates() : sys_(fs::path(::testing::TempDir()) / cat("sys-", ::getpid())) {
@@ -53,31 +53,31 @@ class Candidates : public ::testing::Test {
   fs::path sys_;
 };
 
-TEST_F(Candidates, NoneWithoutACard) { EXPECT_THAT(found(), IsEmpty()); }
+TEST_F(Candidates, AreEmptyWithoutACard) { EXPECT_THAT(found(), IsEmpty()); }
 
-TEST_F(Candidates, VerbsByUcxFirst) {
+TEST_F(Candidates, PreferUcxForVerbs) {
   add_card("mlx5_0", "1: DOWN");
   EXPECT_THAT(found(), IsEmpty()) << "no port is up";
   add_card("mlx5_1", "4: ACTIVE");
   EXPECT_THAT(found(), ElementsAre("ucx", "ofi"));
 }
 
-TEST_F(Candidates, EfaByLibfabricOnly) {
+TEST_F(Candidates, OfferOnlyLibfabricForEfa) {
   add_card("efa_0", "4: ACTIVE");
   EXPECT_THAT(found(), ElementsAre("ofi"));
 }
 
-TEST_F(Candidates, SlingshotByLibfabricOnly) {
+TEST_F(Candidates, OfferOnlyLibfabricForSlingshot) {
   fs::create_directories(sys_ / "class/cxi/cxi0");
   EXPECT_THAT(found(), ElementsAre("ofi"));
 }
 
-TEST_F(Candidates, SoftwareOverEthernetIsNone) {
+TEST_F(Candidates, ExcludeSoftwareOverEthernet) {
   add_card("rxe0", "4: ACTIVE", false);
   EXPECT_THAT(found(), IsEmpty());
 }
 
-TEST(OpenFabric, NothingForTcpAndForOneRank) {
+TEST(OpenFabric, OpensNothingForTcpOrOneRank) {
   EXPECT_EQ(open_fabric("tcp", Job{.size = 2}, {}).driver, nullptr);
   EXPECT_EQ(open_fabric("ucx", Job{.size = 1}, {}).driver, nullptr);
 }
@@ -86,7 +86,7 @@ std::string opened(const MeasuredFabrics& measured) {
   return open_fabric("auto", Job{.size = 2}, measured).name;
 }
 
-TEST(OpenFabric, TheQuickestThatWasMeasured) {
+TEST(OpenFabric, OpensTheFastestMeasuredFabric) {
   for (const PathClass fabric : {PathClass::ucx, PathClass::ofi}) {
     const std::string name(tutti::name(fabric));
     if (!testing::lacks(name).empty()) continue;

@@ -47,7 +47,8 @@ std::vector<std::unique_ptr<TcpTransport>> make_wired(int ranks, std::shared_ptr
 
 namespace {
 
-// Process ids are not unique names: other sandboxes on this network have the same ones.
+// The names are random, because process IDs are not unique: other sandboxes on this network have
+// the same ones.
 Group make_sets(int ranks) {
   Group group;
   std::random_device random;
@@ -72,7 +73,7 @@ std::shared_ptr<Wires> wires_of(const Group& group) {
   return wires;
 }
 
-// Makes each rank's transport as if it were a separate process.
+// Creates the transport of each rank as if the rank were a separate process.
 std::vector<std::unique_ptr<Transport>> make_by(Group& group,
                                                 std::unique_ptr<fabric::Driver> (*make_driver)()) {
   const auto ranks = static_cast<int>(group.sets.size());
@@ -189,7 +190,7 @@ Group make_ucx(int ranks) { return make_far(ranks, make_by_ucx); }
 Group make_ofi(int ranks) { return make_far(ranks, make_by_net); }
 Group make_rxm_ofi(int ranks) { return make_far(ranks, make_by_rxm); }
 
-// UCX reads its settings when a driver is created.
+// Sets the variable temporarily, because UCX reads its settings when a driver is created.
 Group make_rendezvous_ucx(int ranks) {
   ucx::library();  // which sets its defaults
   const char* const before = std::getenv("UCX_RNDV_THRESH");

@@ -1,5 +1,5 @@
-// Child processes forked from a test that itself uses no CUDA, pipes between them, and checks of
-// how they ended.
+// Child processes, pipes between them, and checks of how they end. The children are forked from a
+// test process that itself does not use CUDA.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -44,7 +44,7 @@ TEST(Driver, MakesContextsCurrentByThreadAndScope) {
   }).join();
 }
 
-TEST(Driver, ContextsLiveAsLongAsWhatIsInThem) {
+TEST(Driver, ContextsLiveAsLongAsTheirObjects) {
   CUcontext context = nullptr;
   {
     const DeviceMemory memory(Context(2), 64);
@@ -55,7 +55,7 @@ TEST(Driver, ContextsLiveAsLongAsWhatIsInThem) {
                    "CUDA_ERROR_CONTEXT_IS_DESTROYED"));
 }
 
-TEST(Driver, SaysWhatFailedAndWhatToDo) {
+TEST(Driver, ReportsTheFailedCallAndARemedy) {
   const Context context(0);
   const auto full = error_of([&] { DeviceMemory(context, size_t{1} << 40); });
   EXPECT_EQ(full.first, ErrorCode::system);

@@ -33,7 +33,7 @@ TEST_F(GraphTest, ReplaysAThousandTimes) {
   gpu.add(stream.handle(), sum, one);
   const Graph graph = capture.end();
   EXPECT_FALSE(is_captured(stream.handle()));
-  EXPECT_EQ(gpu.read(stream.handle(), sum), Words(16, 0));  // was not run
+  EXPECT_EQ(gpu.read(stream.handle(), sum), Words(16, 0));  // the captured work did not run
   for (int i = 0; i < 1000; ++i) graph.launch(stream.handle());
   EXPECT_EQ(gpu.read(stream.handle(), sum), Words(16, 1000));
 }
@@ -52,7 +52,7 @@ TEST_F(GraphTest, LaunchesInSeveralStreamsFollowEachOther) {
   EXPECT_EQ(gpu.read(stream.handle(), sum), Words(16, 100));
 }
 
-TEST_F(GraphTest, TakesOtherStreamsInByEvents) {
+TEST_F(GraphTest, CapturesOtherStreamsThroughEvents) {
   Event fork(gpu.context);
   Event join(gpu.context);
   Capture capture(gpu.context, stream.handle());
@@ -70,7 +70,7 @@ TEST_F(GraphTest, TakesOtherStreamsInByEvents) {
   EXPECT_EQ(gpu.read(stream.handle(), one), Words(16, 9));
 }
 
-TEST_F(GraphTest, EndsOnlyWithAllStreamsJoined) {
+TEST_F(GraphTest, RequiresAllStreamsToBeJoinedAtTheEnd) {
   Event fork(gpu.context);
   Capture capture(gpu.context, stream.handle());
   fork.record(stream.handle());
@@ -89,7 +89,7 @@ TEST_F(GraphTest, IsDroppedWithoutAnEnd) {
   EXPECT_EQ(gpu.read(stream.handle(), sum), Words(16, 0));
 }
 
-TEST_F(GraphTest, WaitsAndAllocationsBreakACapture) {
+TEST_F(GraphTest, WaitsAndAllocationsEndTheCapture) {
   Event event(gpu.context);
   const std::pair<std::function<void()>, const char*> mistakes[] = {
       {[&] { synchronize(stream.handle()); }, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900)"},
@@ -109,10 +109,10 @@ TEST_F(GraphTest, WaitsAndAllocationsBreakACapture) {
   }
 }
 
-TEST_F(GraphTest, TheLegacyStreamBreaksTheCaptureOfABlockingOne) {
+TEST_F(GraphTest, TheLegacyStreamEndsTheCaptureOfABlockingStream) {
   {
     const Capture capture(gpu.context, stream.handle());
-    gpu.add(nullptr, sum, one);  // does not wait for streams like ours
+    gpu.add(nullptr, sum, one);  // does not wait for non-blocking streams like ours
     EXPECT_EQ(error_of([&] { Capture(gpu.context, nullptr); }).first, ErrorCode::system);
   }
   const Capture capture(gpu.context, per_thread_stream());

@@ -1,4 +1,4 @@
-// Shared by the tests of streams and graphs: a device, its kernels, and words in memory.
+// Fixture for the tests of streams and graphs: a device, its kernels, and words in device memory.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace tutti::cuda {
 
-// Returns the code and text of the Error that `act` throws; ok if none.
+// Returns the code and text of the Error that `act` throws, or ErrorCode::ok and "".
 template <typename Act>
 std::pair<ErrorCode, std::string> error_of(const Act& act) {
   try {
@@ -46,7 +46,7 @@ struct Gpu {
     launch(module.function("spin"), {.threads = 1}, stream,
            testing::SpinParameter{word(flags, 0), word(flags, 1)});
   }
-  // Returns the memory's contents once the stream's work is done.
+  // Waits for the work of the stream, and returns the contents of the memory.
   std::vector<uint64_t> read(CUstream stream, const DeviceMemory& from) const {
     std::vector<uint64_t> values(count(from));
     copy_async(values.data(), from.data(), from.size(), stream);

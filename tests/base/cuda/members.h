@@ -1,4 +1,4 @@
-// The memory behind a multicast address, as the test driver finds it for device code.
+// Returns the memory behind a multicast address as the fake driver finds it for device code.
 #pragma once
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-// Tests memory within one process: pointer attributes, copies, and export to a rank in another
-// thread.
+// Tests device memory within one process: pointer attributes, copies, and exporting it to a rank in
+// another thread.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -37,7 +37,7 @@ TEST(Memory, IsFreedOnceWhereverItMoves) {
   EXPECT_EQ(api().mem_free.result(address(at + 1)), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST(Memory, CopiesOfHostMemoryAreTakenAtOnce) {
+TEST(Memory, CopiesOfHostMemoryReadItImmediately) {
   const Gpu gpu;
   const Stream stream(gpu.context);
   const DeviceMemory memory(gpu.context, 512 * sizeof(uint64_t));
@@ -61,7 +61,7 @@ TEST(Memory, CopiesStayInTheirAllocation) {
            "CUDA_ERROR_INVALID_VALUE"));
 }
 
-TEST(Memory, AnotherThreadsMemoryIsCopiedToo) {
+TEST(Memory, MemoryOfAnotherThreadIsCopiedToo) {
   const Context here(0);
   const Context there(1);
   const DeviceMemory memory(there, 4096);
@@ -87,7 +87,7 @@ TEST(Memory, HostMemoryIsNotExported) {
   EXPECT_EQ(error_of([&] { export_memory(pinned.data()); }).first, ErrorCode::invalid_argument);
 }
 
-TEST(Memory, TheDriverOpensNoHandleOfItsOwnProcess) {
+TEST(Memory, TheDriverOpensNoHandleOfTheSameProcess) {
   const Context context(0);
   const DeviceMemory memory(context, 64);
   const CurrentContext current(context);

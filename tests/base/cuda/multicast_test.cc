@@ -1,5 +1,5 @@
-// Tests multicast objects within one process: the rules of the calls, ranks as threads, and the
-// members that device code finds. (Between processes: shared_processes_test.cc.)
+// Tests multicast objects within one process: the rules of the calls, and the members that device
+// code finds. Ranks are threads. shared_processes_test.cc tests multicast between processes.
 #include "base/cuda/multicast.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ void bind(Multicast& object, const SharedMemory& memory) {
   object.bind(memory.handle(), memory.size());
 }
 
-TEST(Multicast, StandsForTheMemoryOfAllRanks) {
+TEST(Multicast, RefersToTheMemoryOfAllRanks) {
   constexpr int kRanks = 3;
   std::barrier<> barrier(kRanks);
   ExportedMulticast exported;
@@ -40,15 +40,16 @@ TEST(Multicast, StandsForTheMemoryOfAllRanks) {
     EXPECT_EQ(object->size(), 4 * kMiB);
     std::optional<SharedMemory> memory(std::in_place, context, object->size());
     own[static_cast<size_t>(rank)] = memory->data();
-    barrier.arrive_and_wait();  // all have added their device
+    barrier.arrive_and_wait();  // all ranks have added their device
     bind(*object, *memory);
-    barrier.arrive_and_wait();  // all have bound their memory
+    barrier.arrive_and_wait();  // all ranks have bound their memory
     const std::vector<char*> members = members_of(object->data() + 100, 4 * kMiB - 100);
     ASSERT_EQ(members.size(), static_cast<size_t>(kRanks));
     for (size_t i = 0; i < members.size(); ++i) {
       EXPECT_EQ(members[i], reinterpret_cast<char*>(own[i] + 100));
     }
-    EXPECT_TRUE(members_of(object->data() + 100, 4 * kMiB).empty());  // beyond the end
+    // Beyond the end of the object.
+    EXPECT_TRUE(members_of(object->data() + 100, 4 * kMiB).empty());
     EXPECT_TRUE(members_of(memory->data()).empty());
     barrier.arrive_and_wait();
     object.reset();
@@ -80,7 +81,8 @@ TEST_F(Alone, MemoryMustBeLargeEnoughAndMadeForIt) {
   EXPECT_EQ(small.first, ErrorCode::invalid_argument);
   EXPECT_TRUE(says(small, "4194304"));
   EXPECT_EQ(error_of([&] { bind(object, memory); }).first, ErrorCode::ok);
-  EXPECT_EQ(error_of([&] { bind(object, memory); }).first, ErrorCode::system);  // it is bound
+  // It is bound already.
+  EXPECT_EQ(error_of([&] { bind(object, memory); }).first, ErrorCode::system);
 }
 
 TEST_F(Alone, MemoryIsOfADeviceOfTheTeam) {
@@ -103,12 +105,12 @@ TEST(MulticastTeam, TeamIsCompleteBeforeAnyoneBindsAndTakesNoMore) {
   const SharedMemory memory(first, object.size());
   EXPECT_TRUE(says(error_of([&] { bind(object, memory); }), "CUDA_ERROR_ILLEGAL_STATE"));
   EXPECT_TRUE(says(error_of([&] { Multicast(first, object.exported()); }),
-                   "cuMulticastAddDevice: CUDA_ERROR_INVALID_VALUE"));  // twice
+                   "cuMulticastAddDevice: CUDA_ERROR_INVALID_VALUE"));  // added twice
   const Multicast theirs(second, object.exported());
   EXPECT_TRUE(says(error_of([&] { Multicast(Context(2), object.exported()); }),
-                   "cuMulticastAddDevice: CUDA_ERROR_INVALID_VALUE"));  // one too many
+                   "cuMulticastAddDevice: CUDA_ERROR_INVALID_VALUE"));  // one device too many
   bind(object, memory);
-  EXPECT_TRUE(members_of(object.data()).empty());  // the second one has bound nothing
+  EXPECT_TRUE(members_of(object.data()).empty());  // the second device has bound no memory
 }
 
 TEST(MulticastCalls, ChecksCalls) {
@@ -119,7 +121,7 @@ TEST(MulticastCalls, ChecksCalls) {
                                .flags = 0};
   CUmemGenericAllocationHandle made = 0;
   const auto create = [&] { return multicast_api().create.result(&made, &wanted); };
-  wanted.size = 2 * kMiB;  // less than the granularity
+  wanted.size = 2 * kMiB;  // smaller than the granularity
   EXPECT_EQ(create(), CUDA_ERROR_INVALID_VALUE);
   wanted.size = 4 * kMiB;
   wanted.numDevices = 0;

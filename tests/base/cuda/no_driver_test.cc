@@ -9,7 +9,7 @@
 namespace tutti::cuda {
 namespace {
 
-TEST(NoDriver, SaysWhatToInstall) {
+TEST(NoDriver, NamesTheDriverToInstall) {
   if (::dlopen("libcuda.so.1", RTLD_LAZY) != nullptr) GTEST_SKIP() << "this host has the driver";
   EXPECT_FALSE(available());
   for (int attempt = 0; attempt < 2; ++attempt) {

@@ -7,7 +7,7 @@
 namespace tutti::cuda {
 namespace {
 
-TEST(OldDriver, SaysWhatIsMissing) {
+TEST(OldDriver, NamesTheMissingFunctions) {
   EXPECT_FALSE(available());
   try {
     api();

@@ -1,5 +1,5 @@
-// Tests ordering by streams and events. Kernels and copies start at random times, so that missing
-// dependencies are noticed.
+// Tests the order of work in streams and with events. Kernels and copies start at random times, so
+// that a missing dependency is noticed.
 #include <gtest/gtest.h>
 
 #include "base/cuda/api.h"
@@ -32,7 +32,7 @@ TEST(Order, BetweenStreamsByEvents) {
   const DeviceMemory b(gpu.context, kBytes);
   Event filled(gpu.context);
   Event added(gpu.context);
-  filled.hold(second.handle());  // holds nothing as long as it is not recorded
+  filled.hold(second.handle());  // has no effect before the event is recorded
   gpu.fill(first.handle(), a, 0);
   for (uint64_t i = 1; i <= 10; ++i) {
     gpu.fill(first.handle(), b, i);
@@ -62,7 +62,7 @@ TEST(Order, TheLegacyStreamWaitsForBlockingStreams) {
   EXPECT_TRUE(says(error_of([&] { synchronize(blocking); }), "CUDA_ERROR_INVALID_HANDLE"));
 }
 
-TEST(Order, KernelsOfSeveralStreamsRunAtATime) {
+TEST(Order, KernelsOfSeveralStreamsRunConcurrently) {
   const Gpu gpu;
   const Stream streams[] = {Stream(gpu.context), Stream(gpu.context), Stream(gpu.context)};
   std::vector<PinnedMemory> flags;
@@ -135,7 +135,7 @@ TEST(Order, CallsOfAllStreamsRunInOrder) {
   EXPECT_EQ(gpu.read(second.handle(), a), Words(256, 165));
 }
 
-TEST(Order, HostFunctionsTakeTheirTurn) {
+TEST(Order, HostFunctionsRunInStreamOrder) {
   const Gpu gpu;
   const Stream stream(gpu.context);
   const DeviceMemory memory(gpu.context, sizeof(uint64_t));
@@ -154,7 +154,7 @@ TEST(Order, HostFunctionsTakeTheirTurn) {
   EXPECT_EQ(gpu.read(stream.handle(), memory), Words(1, 10));
 }
 
-TEST(Order, ParametersAreTakenAtOnce) {
+TEST(Order, ParametersAreReadAtTheCall) {
   const Gpu gpu;
   const Stream stream(gpu.context);
   const DeviceMemory memory(gpu.context, kBytes);

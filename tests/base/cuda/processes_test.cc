@@ -1,4 +1,5 @@
-// Tests GPU memory between processes. The test process itself uses no CUDA; its children do.
+// Tests access to GPU memory of other processes. The child processes use CUDA, the test process
+// does not.
 #include <gtest/gtest.h>
 
 #include <optional>

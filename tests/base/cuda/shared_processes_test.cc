@@ -1,4 +1,4 @@
-// Tests SharedMemory and Multicast between processes, by each way of sharing.
+// Tests SharedMemory and Multicast between processes, with each way to share memory.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -39,7 +39,7 @@ class Shared : public ::testing::TestWithParam<Way> {
   }
 };
 
-TEST_P(Shared, MemoryIsReadAndWrittenByBoth) {
+TEST_P(Shared, BothProcessesReadAndWriteTheMemory) {
   const Pipe there;
   const Pipe back;
   const Child exporter([&] {
@@ -120,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, Shared,
                                            Way{"ipc", "0", "0", Sharing::ipc}),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
-// Two processes; each sees the other's memory through the object.
+// Runs one of two processes. Each reads the memory of the other one through the multicast object.
 void run_multicast(int rank, const Pipe& mine, const Pipe& theirs) {
   const auto meet = [&] {
     theirs.send('!');
@@ -149,7 +149,7 @@ void run_multicast(int rank, const Pipe& mine, const Pipe& theirs) {
   meet();
 }
 
-TEST_P(Shared, MulticastReachesTheOthers) {
+TEST_P(Shared, MulticastReachesTheOtherProcess) {
   if (GetParam().sharing == Sharing::ipc) {
     const Child alone([] {
       try {
@@ -167,7 +167,7 @@ TEST_P(Shared, MulticastReachesTheOthers) {
   const Child other([&] { run_multicast(1, second, first); });
 }
 
-TEST(Without, MulticastIsAnErrorThatSaysSo) {
+TEST(Without, MulticastIsRefusedWithAReason) {
   set("FAKE_CUDA_MULTICAST", "0");
   const Child alone([] {
     const Context context(0);

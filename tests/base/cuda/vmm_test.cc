@@ -64,19 +64,19 @@ TEST_F(Vmm, SizesAreMultiplesOfTheGranularity) {
   EXPECT_EQ(api().mem_create.result(&made, 2 * kMiB, &wanted, 0), CUDA_ERROR_NOT_SUPPORTED);
 }
 
-TEST_F(Vmm, IsMappedWhereAddressesAreReservedAndFree) {
+TEST_F(Vmm, IsMappedOnlyAtReservedAndFreeAddresses) {
   const auto memory = create(2 * kMiB);
   const CUdeviceptr at = reserve(4 * kMiB);
   const auto map = [&](CUdeviceptr where, size_t size, size_t offset) {
     return api().mem_map.result(where, size, offset, memory, 0);
   };
   EXPECT_EQ(map(at + kMiB, 2 * kMiB, 0), CUDA_ERROR_INVALID_VALUE);      // not aligned
-  EXPECT_EQ(map(at, 4 * kMiB, 0), CUDA_ERROR_INVALID_VALUE);             // more than there is
+  EXPECT_EQ(map(at, 4 * kMiB, 0), CUDA_ERROR_INVALID_VALUE);             // larger than the memory
   EXPECT_EQ(map(at, 2 * kMiB, 2 * kMiB), CUDA_ERROR_INVALID_VALUE);      // only offset 0 is allowed
   EXPECT_EQ(map(at + 4 * kMiB, 2 * kMiB, 0), CUDA_ERROR_INVALID_VALUE);  // not reserved
   EXPECT_EQ(map(at, 2 * kMiB, 0), CUDA_SUCCESS);
-  EXPECT_EQ(map(at, 2 * kMiB, 0), CUDA_ERROR_INVALID_VALUE);  // not free
-  EXPECT_EQ(map(at + 2 * kMiB, 2 * kMiB, 0), CUDA_SUCCESS);   // twice is allowed
+  EXPECT_EQ(map(at, 2 * kMiB, 0), CUDA_ERROR_INVALID_VALUE);  // the addresses are in use
+  EXPECT_EQ(map(at + 2 * kMiB, 2 * kMiB, 0), CUDA_SUCCESS);   // memory may be mapped twice
   EXPECT_EQ(api().mem_address_free.result(at, 4 * kMiB), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(api().mem_unmap.result(at, kMiB), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(api().mem_unmap.result(at, 4 * kMiB), CUDA_SUCCESS);
@@ -112,7 +112,7 @@ TEST_F(Vmm, AccessIsRequiredAndReleasedMemoryStaysMapped) {
   api().mem_address_free(at, 2 * kMiB);
 }
 
-TEST_F(Vmm, OnlyWhatIsMeantForItIsExported) {
+TEST_F(Vmm, OnlyExportableMemoryIsExported) {
   CUmemAllocationProp wanted = properties();
   wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
   CUmemGenericAllocationHandle made = 0;
@@ -132,7 +132,7 @@ TEST_F(Vmm, OnlyWhatIsMeantForItIsExported) {
             CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_F(Vmm, SharedMemoryIsADevicesMemory) {
+TEST_F(Vmm, SharedMemoryBelongsToADevice) {
   const SharedMemory memory(gpu.context, 1000);
   ASSERT_EQ(memory.exported().handle.sharing, Sharing::descriptor);
   EXPECT_TRUE(memory.handle());
@@ -168,7 +168,7 @@ TEST_F(Vmm, ImportsTwiceInTheSameProcess) {
   EXPECT_EQ(mapping.data()[5], std::byte{9});
 }
 
-TEST_F(Vmm, NothingIsLeft) {
+TEST_F(Vmm, NothingIsLeftBehind) {
   std::optional<SharedMemory> warm(std::in_place, gpu.context, kMiB);
   warm.reset();
   const size_t descriptors = testing::open_descriptors();
@@ -181,15 +181,16 @@ TEST_F(Vmm, NothingIsLeft) {
     moved = SharedMemory(gpu.context, 2 * kMiB);
   }
   EXPECT_EQ(testing::open_descriptors(), descriptors);
-  EXPECT_LT(mappings(), mapped + 100);  // allocators may add some of their own
+  EXPECT_LT(mappings(), mapped + 100);  // allocators may have added mappings
 }
 
-TEST_F(Vmm, TooMuchIsAnErrorAndLeavesNothing) {
+TEST_F(Vmm, ExhaustionIsAnErrorAndLeavesNothingBehind) {
   const size_t descriptors = testing::open_descriptors();
   EXPECT_TRUE(says(error_of([&] { SharedMemory(gpu.context, size_t{1} << 40); }),
                    "cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY"));
   EXPECT_EQ(testing::open_descriptors(), descriptors);
-  const SharedMemory all_of_it(gpu.context, size_t{63} << 30);  // earlier tests freed theirs
+  // Succeeds because earlier tests have freed their memory.
+  const SharedMemory all_of_it(gpu.context, size_t{63} << 30);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Tests clusters given by name, by line and by file, and the errors of invalid ones.
+// Tests descriptions of clusters by a name, by a line or by a file, and errors in descriptions.
 #include "collectives/cluster/cluster.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ std::string refusal(const std::string& text, std::optional<int> ranks = std::nul
   return "nothing was refused";
 }
 
-TEST(Cluster, EveryNameIsOneAndHasWhatACallNeeds) {
+TEST(Cluster, EveryNameHasTheParametersOfACall) {
   ASSERT_GE(cluster_names().size(), 8u);
   for (const std::string& name : cluster_names()) {
     SCOPED_TRACE(name);
@@ -42,7 +42,7 @@ TEST(Cluster, EveryNameIsOneAndHasWhatACallNeeds) {
   }
 }
 
-TEST(Cluster, ALineSaysWhatANameStandsFor) {
+TEST(Cluster, ALineDescribesTheSameClusterAsAName) {
   const Cluster line = load_cluster("8xH100 x 32, NVLink 450, EFA 32x12.5");
   const Cluster named = load_cluster("p5:32");
   EXPECT_EQ(line.ranks(), 256);
@@ -62,7 +62,7 @@ TEST(Cluster, ALineHasUnitsAndAnyCase) {
   EXPECT_EQ(load_cluster("H100 x 2, IB 50").gpus, 1);
 }
 
-TEST(Cluster, LinksAreHalfAsQuickWhereTheLineSaysSo) {
+TEST(Cluster, LinksHaveHalfTheRateIfTheLineSaysSo) {
   const Cluster whole = load_cluster("8xA100, NVLink 300");
   const Cluster half = load_cluster("8xA100, NVLink 150");
   EXPECT_DOUBLE_EQ(half.inside.GBps, whole.inside.GBps / 2);
@@ -71,7 +71,7 @@ TEST(Cluster, LinksAreHalfAsQuickWhereTheLineSaysSo) {
   EXPECT_GT(load_cluster("8xH100").sums_GBps, 0);
 }
 
-TEST(Cluster, AMeshHasALinkToEachOther) {
+TEST(Cluster, AMeshHasALinkToEachOtherGpu) {
   EXPECT_DOUBLE_EQ(load_cluster("8xMI300X").inside.GBps, 7 * 48);
   EXPECT_DOUBLE_EQ(load_cluster("2xMI300X").inside.GBps, 48);
 }
@@ -84,7 +84,7 @@ TEST(Cluster, OverPciTheProtocolOfNvlinkIsMissing) {
   EXPECT_TRUE(cluster.sums_between);
 }
 
-TEST(Cluster, RanksTakeSomeOfAHostOrWholeHosts) {
+TEST(Cluster, RanksUseAPartOfAHostOrWholeHosts) {
   EXPECT_EQ(load_cluster("p5", 4).gpus, 4);
   EXPECT_EQ(load_cluster("p5", 4).hosts, 1);
   EXPECT_EQ(load_cluster("p5", 64).hosts, 8);
@@ -94,7 +94,7 @@ TEST(Cluster, RanksTakeSomeOfAHostOrWholeHosts) {
   EXPECT_THAT(refusal("p5:2", 64), HasSubstr("room for 16 ranks, not for 64"));
 }
 
-TEST(Cluster, ReportsWhatIsWrong) {
+TEST(Cluster, NamesTheErrorInALine) {
   EXPECT_THAT(refusal("dgx-h10"),
               AllOf(HasSubstr("unknown cluster 'dgx-h10'"), HasSubstr("did you mean dgx-h100?")));
   EXPECT_THAT(refusal("p5:0"), HasSubstr("0 is not a number of hosts"));
@@ -139,7 +139,7 @@ TEST_F(ClusterFile, HasAllParameters) {
   EXPECT_EQ(load_cluster(path, 64).hosts, 8);
 }
 
-TEST_F(ClusterFile, ReportsWhatIsWrong) {
+TEST_F(ClusterFile, NamesTheErrorInAFile) {
   const std::string good = to_json(load_cluster("p5:2"));
   const auto with = [&](const std::string& from, const std::string& to) {
     std::string text = good;

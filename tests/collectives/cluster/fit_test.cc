@@ -1,5 +1,5 @@
-// Tests that fits recover the parameters that generated the figures, as far as the figures
-// determine them.
+// Tests fits to figures that were computed from known parameters. They must find these parameters,
+// as far as the figures determine them.
 #include "collectives/cluster/fit.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ std::vector<MeasuredCall> calls_on(Cluster cluster, Collective collective,
   return calls;
 }
 
-TEST(Fit, FindsTheClusterThatMadeTheFigures) {
+TEST(Fit, FindsTheParametersBehindTheFigures) {
   Cluster made = load_cluster("8xA100 x 4, NVLink 300, IB 8x25");
   made.launch_us = 31;
   made.inside.GBps = 180;
@@ -74,7 +74,7 @@ TEST(Fit, IntervalsAreAsWideAsTheNoise) {
   }
 }
 
-TEST(Fit, OneFigureMovesOnlyWhatItTells) {
+TEST(Fit, OneFigureChangesOnlyTheParametersItDetermines) {
   const Cluster prior = load_cluster("dgx-a100");
   const Cluster fitted = fit(
       prior, std::vector<MeasuredCall>{{Collective::all_reduce, 1, 8, 1e9, 1e9 * 1.75 / 120e3}});

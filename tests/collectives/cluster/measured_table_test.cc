@@ -1,4 +1,5 @@
-// Tests tables as printed by nccl-tests, with output of mpirun and Slurm, and as written by people.
+// Tests that tables are read: as printed by nccl-tests, with output of mpirun and Slurm, and as
+// written by hand.
 #include "collectives/cluster/measured_table.h"
 
 #include <gmock/gmock.h>
@@ -53,7 +54,7 @@ constexpr char kRows[] =
     "  183.2   274.80      0\n"
     "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 137.1\n";
 
-TEST(MeasuredTable, ReadsWhatNcclTestsPrints) {
+TEST(MeasuredTable, ReadsTheOutputOfNcclTests) {
   const MeasuredTable table =
       read(std::string("# nThread 1 nGpus 1\n# Collective test starting: all_reduce_perf\n") +
            kRanks + kHead + kRows);
@@ -67,7 +68,7 @@ TEST(MeasuredTable, ReadsWhatNcclTestsPrints) {
   EXPECT_EQ(table.calls[1].us, 1466.8);
 }
 
-TEST(MeasuredTable, ReadsWhatMpirunAndSlurmPrintBeforeEachLine) {
+TEST(MeasuredTable, ReadsThePrefixesOfMpirunAndSlurm) {
   for (const char* label : {"[1,0]<stdout>:", "0: ", "12:  "}) {
     std::string text = "+ mpirun -np 4 ./build/all_gather_perf -b 8 -e 1G\n";
     std::string lines = std::string(kRanks) + kHead + kRows;
@@ -123,7 +124,7 @@ TEST(MeasuredTable, ReadsCsv) {
   EXPECT_EQ(table.calls[1].us, 200.5);
 }
 
-TEST(MeasuredTable, TakesFromTheCallerWhatATableDoesNotSay) {
+TEST(MeasuredTable, TakesMissingFieldsFromTheCaller) {
   const MeasuredTable table = read(
       "bytes,time\n1024,30\n", {.collective = Collective::reduce_scatter, .hosts = 2, .gpus = 8});
   ASSERT_EQ(table.calls.size(), 1u);
@@ -137,7 +138,7 @@ TEST(MeasuredTable, TakesTheMedianOfACall) {
   EXPECT_EQ(read("bytes,time\n1024,30\n1024,90\n1024,31\n", defaults).calls.at(0).us, 31);
 }
 
-TEST(MeasuredTable, NamesWhatIsMissing) {
+TEST(MeasuredTable, NamesMissingFields) {
   EXPECT_THAT(refusal("nothing of the kind\n"), HasSubstr("no measured call found"));
   EXPECT_THAT(refusal(std::string("all_reduce_perf\n") + kHead + kRows),
               HasSubstr("table.txt, line 5: the output does not list the ranks"));

@@ -1,4 +1,5 @@
-// Tests the closed forms: by hand for simple numbers, and monotonicity for any.
+// Tests closed forms of call times: against numbers computed by hand, and that more work never
+// takes less time.
 #include "collectives/cluster/predict.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +13,8 @@
 namespace tutti {
 namespace {
 
-// One protocol and round numbers: 100 GB/s inside, 50 GB/s between hosts.
+// Returns a cluster with one protocol and round numbers: 100 GB/s inside a host, 50 GB/s between
+// hosts.
 Cluster simple_cluster(int hosts, int gpus) {
   return {.name = "simple",
           .hosts = hosts,
@@ -34,7 +36,7 @@ double time_of(const Cluster& cluster, Collective collective, double bytes,
 
 TEST(Predict, ARingOnOneHost) {
   const Cluster cluster = simple_cluster(1, 4);
-  // 6 steps; 2 * 3/4 of 1e6 bytes at 1e5 bytes/us.
+  // The ring has 6 steps, and sends 2 * 3/4 of 1e6 bytes at 1e5 bytes/us.
   EXPECT_DOUBLE_EQ(time_of(cluster, Collective::all_reduce, 1e6, "ring"), 10 + 1.4 * 6 + 15);
   EXPECT_DOUBLE_EQ(time_of(cluster, Collective::all_gather, 1e6, "ring"), 10 + 3 + 7.5);
   EXPECT_DOUBLE_EQ(time_of(cluster, Collective::reduce_scatter, 1e6, "ring"), 10 + 3 + 7.5);
@@ -44,23 +46,25 @@ TEST(Predict, ARingOnOneHost) {
 
 TEST(Predict, ARingOverHostsUsesAllCardsOfAHost) {
   const Cluster cluster = simple_cluster(2, 4);
-  // 14 steps, of which 2 in 8 are between hosts; 2 * 7/8 of the bytes at 5e4.
+  // The ring has 14 steps, of which 2 in 8 are between hosts, and sends 2 * 7/8 of the bytes at 5e4
+  // bytes/us.
   EXPECT_DOUBLE_EQ(time_of(cluster, Collective::all_reduce, 1e6, "ring"),
                    10 + 1.4 * (10.5 * 1 + 3.5 * 3) + 35);
 }
 
-TEST(Predict, ATreeIsAsDeepAsHostsAre) {
+TEST(Predict, ATreeIsAsDeepAsTheTreeOfHosts) {
   const Cluster cluster = simple_cluster(8, 4);
   EXPECT_NEAR(time_of(cluster, Collective::all_reduce, 0, "tree"), 10 + 2 * (3 * 1 + 3 * 3), 1e-9);
 }
 
-TEST(Predict, ASwitchAddsUp) {
+TEST(Predict, ASwitchSums) {
   Cluster cluster = simple_cluster(1, 4);
   cluster.sums_GBps = 100;
   cluster.sums_us = 20;
   EXPECT_DOUBLE_EQ(time_of(cluster, Collective::all_reduce, 4e6, "switch"), 10 + 20 + 50);
   cluster.hosts = 2;
-  // Between hosts: 2 * 1/2 of the bytes at 0.85 * 5e4, which takes longer than inside.
+  // Between hosts, 2 * 1/2 of the bytes are sent at 0.85 * 5e4 bytes/us, which takes longer than
+  // inside a host.
   EXPECT_DOUBLE_EQ(time_of(cluster, Collective::all_reduce, 4e6, "switch"),
                    10 + 20 + 2 * 3 + 4e6 / (0.85 * 5e4));
   cluster.hosts = 1024;
@@ -70,9 +74,10 @@ TEST(Predict, ASwitchAddsUp) {
       << "a switch between hosts adds up at one place";
 }
 
-TEST(Predict, AllToAllSendsToEachOther) {
+TEST(Predict, AllToAllSendsToEachOtherGpu) {
   const Cluster cluster = simple_cluster(2, 4);
-  // 3 near peers, 4 far ones; 4 of 8 parts of 8e5 bytes leave each GPU over a quarter of the cards.
+  // There are 3 peers on the host and 4 on the other. Each GPU sends 4 of its 8 parts of 8e5 bytes
+  // to the other host, over a quarter of the cards.
   EXPECT_DOUBLE_EQ(time_of(cluster, Collective::all_to_all, 8e5, "direct"),
                    10 + 3 * 2 + 4 * 4 + 4e5 / 12500);
 }
@@ -84,8 +89,8 @@ TEST(Predict, OneGpuTakesALaunch) {
   }
 }
 
-// For any cluster, more bytes or more hosts never take less time, nor does a slower network.
-TEST(Predict, MoreOfAnythingNeverTakesLess) {
+// For any cluster, neither more bytes nor more hosts nor a slower network ever take less time.
+TEST(Predict, MoreWorkNeverTakesLessTime) {
   for (const std::string& system : cluster_names()) {
     for (const Collective c :
          {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
@@ -130,7 +135,7 @@ TEST(Predict, IntervalsAreThoseOfTheSize) {
   EXPECT_NEAR(factor(256 << 20), 0.1, 1e-9);
 }
 
-TEST(Predict, RefusesWhatNcclHasNot) {
+TEST(Predict, RefusesAlgorithmsThatNcclLacks) {
   try {
     predict(simple_cluster(1, 4), Collective::scan, 8);
     FAIL() << "it was predicted";

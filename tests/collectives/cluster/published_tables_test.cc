@@ -1,5 +1,5 @@
-// Tests predictions against published nccl-tests tables, if they are present: from systems'
-// published figures, and from a fit to every third size.
+// Tests predictions against published nccl-tests tables, if they are present. Parameters are the
+// published figures of a system, or fitted to every third size of a table.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -33,8 +33,8 @@ Collective named(const std::string& name) {
   return name == "alltoall" ? Collective::all_to_all : parse_collective(name).value();
 }
 
-// Returns one table per system, collective and setting, named by the first seven columns except the
-// source.
+// Returns a table for each system, collective and setting. Its name consists of the first seven
+// columns without the source.
 std::vector<Published> tables_of(const std::filesystem::path& file) {
   std::ifstream in(file);
   std::string header;
@@ -55,7 +55,7 @@ std::vector<Published> tables_of(const std::filesystem::path& file) {
   return tables;
 }
 
-// Returns the system as its vendor describes it; nullopt if the table does not identify it.
+// Returns the predefined cluster for this system; null if the table does not identify one.
 std::optional<std::string> preset_of(const std::string& name) {
   const std::pair<const char*, const char*> known[] = {
       {"single A100", "dgx-a100"}, {"8x H200", "p5en"}, {"p6-b200", "p6-b200"}, {"p5.48", "p5"}};
@@ -65,7 +65,7 @@ std::optional<std::string> preset_of(const std::string& name) {
   return std::nullopt;
 }
 
-// Errors by PredictionErrors::size_class().
+// Errors of predictions, indexed by PredictionErrors::size_class().
 struct Errors {
   std::array<std::vector<double>, 3> parts;
   int covered = 0;

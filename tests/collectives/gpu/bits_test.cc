@@ -1,6 +1,6 @@
-// Tests that a program gives the same bits inside a kernel as on the CPU: every algorithm of the
-// reducing collectives, every type and operator, on inputs that reveal the order of operations and
-// each rounding.
+// Tests that a program gives the same bits in a kernel as on the CPU: every algorithm of the
+// reducing collectives, every type and every operator. Inputs give different bits for different
+// orders of operations or roundings.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -24,7 +24,7 @@ using gpu::Protocol;
 using testing::EmulatedGpus;
 using testing::GpuSetting;
 
-// Several kinds of chunks and slices, and a remainder.
+// The count gives chunks and slices of several sizes, and a remainder.
 constexpr uint64_t kCount = 1003;
 
 struct Call {
@@ -33,8 +33,8 @@ struct Call {
   Reduction op;
 };
 
-// Arbitrary bits, including NaNs and subnormals of the small types. Wider floats have all
-// magnitudes but are finite, because it is unspecified which of two NaNs is kept.
+// Returns arbitrary bits, including NaNs and subnormals, for small types. Wider floats have all
+// magnitudes but are finite, because it is unspecified which of two NaNs a sum keeps.
 Bytes draw(DType dtype, uint64_t count, uint64_t seed) {
   Bytes bytes(count * size_of(dtype));
   for (uint64_t i = 0; i < bytes.size(); ++i) {
@@ -84,7 +84,7 @@ Request request_of(const Call& call, Buffers& buffers) {
   }
 }
 
-// Each algorithm with some types, and each type with each operator.
+// Returns calls that cover each algorithm with some types, and each type with each operator.
 std::vector<Call> calls_for(int ranks) {
   std::vector<Call> calls;
   uint64_t turn = static_cast<uint64_t>(ranks);

@@ -1,5 +1,5 @@
-// Tests Communicator's calls on GPU memory, over the fake driver or a real one: ranks as threads,
-// with one device each if there are enough.
+// Tests calls of a Communicator on GPU memory, over the fake driver or a real one. Ranks are
+// threads; each has its own device if there are enough devices.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ namespace {
 
 using testing::run_ranks;
 
-// A rank's device and stream, with integers in its memory.
+// The device and stream of a rank, with integers in device memory.
 class Gpu {
  public:
   Gpu(int rank, size_t count)
@@ -68,7 +68,7 @@ std::vector<int32_t> counting(size_t count, int32_t first) {
   return values;
 }
 
-// Parameter: the protocol of calls: by kernels (auto), or staged through host memory.
+// The parameter is the protocol: kernels (auto), or staging through host memory.
 class DeviceCallsBy : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { settings().set("TUTTI_GPU_PROTOCOL", GetParam()); }
@@ -78,7 +78,7 @@ class DeviceCallsBy : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(All, DeviceCallsBy, ::testing::Values("auto", "staged"),
                          [](const auto& info) { return info.param; });
 
-TEST_P(DeviceCallsBy, GiveWhatHostCallsGive) {
+TEST_P(DeviceCallsBy, GiveTheResultsOfHostCalls) {
   for (const int ranks : {1, 2, 3, 5}) {
     run_ranks(ranks, [](const Job& job) {
       Communicator comm = Communicator::init(job);
@@ -123,7 +123,7 @@ TEST_P(DeviceCallsBy, GiveWhatHostCallsGive) {
   }
 }
 
-TEST_P(DeviceCallsBy, AnAbortEndsThoseThatWait) {
+TEST_P(DeviceCallsBy, AnAbortEndsCallsThatWait) {
   run_ranks(3, [](const Job& job) {
     Communicator comm = Communicator::init(job);
     Gpu gpu(comm.rank(), 64);
@@ -136,7 +136,7 @@ TEST_P(DeviceCallsBy, AnAbortEndsThoseThatWait) {
     } else {
       try {
         comm.run(Request::all_reduce(as_const(data), data, ReduceOp::sum), gpu.options());
-      } catch (const Error&) {  // the abort came sooner
+      } catch (const Error&) {  // the rank noticed the abort earlier
       }
     }
     gpu.wait();
@@ -144,7 +144,7 @@ TEST_P(DeviceCallsBy, AnAbortEndsThoseThatWait) {
   });
 }
 
-// Includes a message by lines that is shorter than the expected one, and calls that use different
+// The cases include a message by lines that is shorter than expected, and calls with different
 // protocols.
 TEST_P(DeviceCallsBy, MismatchedCallsAreReported) {
   for (const size_t other : {63, 8000, 500'000}) {
@@ -154,7 +154,7 @@ TEST_P(DeviceCallsBy, MismatchedCallsAreReported) {
       const Buffer data = gpu.part(0, comm.rank() == 1 ? other : 64);
       comm.run(Request::all_reduce(as_const(data), data, ReduceOp::sum), gpu.options("ring"));
       gpu.wait();
-      for (;;) comm.barrier();  // until the abort has come
+      for (;;) comm.barrier();  // until the abort arrives
     });
     for (const std::optional<Error>& error : errors) {
       ASSERT_TRUE(error.has_value());
@@ -163,7 +163,7 @@ TEST_P(DeviceCallsBy, MismatchedCallsAreReported) {
   }
 }
 
-// Blocks of unequal length with gaps, which must not be modified.
+// Blocks have different lengths, with gaps between them that must not be modified.
 TEST_P(DeviceCallsBy, LeaveGapsAlone) {
   for (const int ranks : {1, 3}) {
     run_ranks(ranks, [](const Job& job) {
@@ -191,7 +191,7 @@ TEST_P(DeviceCallsBy, LeaveGapsAlone) {
   }
 }
 
-TEST_P(DeviceCallsBy, OperatorsOfTheCallersAndFactors) {
+TEST_P(DeviceCallsBy, SupportUserOperatorsAndFactors) {
   for (const int ranks : {1, 3}) {
     run_ranks(ranks, [ranks](const Job& job) {
       Communicator comm = Communicator::init(job);
@@ -221,7 +221,7 @@ TEST_P(DeviceCallsBy, OperatorsOfTheCallersAndFactors) {
   }
 }
 
-// The buffers are longer than one staged slice.
+// The buffers are longer than one slice of the staging protocol.
 TEST_P(DeviceCallsBy, RunOnLongBuffers) {
   run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -243,8 +243,8 @@ TEST_P(DeviceCallsBy, RunOnLongBuffers) {
   });
 }
 
-// The calls run in streams that wait for each other, and one call's output is the next call's
-// input.
+// Calls run in streams that wait for each other. The output of each call is the input of the next
+// one.
 TEST_P(DeviceCallsBy, FollowEachOther) {
   run_ranks(3, [](const Job& job) {
     Communicator comm = Communicator::init(job);
@@ -265,7 +265,7 @@ TEST_P(DeviceCallsBy, FollowEachOther) {
   });
 }
 
-// The captured calls are the communicator's first ones, or follow an earlier call.
+// The captured calls are the first calls of the communicator, or follow an earlier call.
 TEST_P(DeviceCallsBy, AGraphIsReplayed) {
   for (const bool made_before : {false, true}) {
     run_ranks(2, [made_before](const Job& job) {
@@ -289,13 +289,13 @@ TEST_P(DeviceCallsBy, AGraphIsReplayed) {
   }
 }
 
-// Kernels run in the order of the calls; otherwise the ranks would wait for each other forever.
+// Kernels must run in the order of the calls. Otherwise ranks would wait for each other forever.
 TEST_P(DeviceCallsBy, TwoCommunicatorsShareAGroupAndStream) {
   run_ranks(2, [](const Job& job) {
     Communicator first = Communicator::init(job);
     Communicator second = first.split(0, -first.rank());
     Gpu gpu(first.rank(), 200);
-    if (testing::share_gpus(2)) {  // includes allocations of the first calls
+    if (testing::share_gpus(2)) {  // after the first calls, so that their allocations are made
       for (Communicator* const comm : {&first, &second}) {
         const Buffer data = gpu.part(0, 100);
         comm->run(Request::all_reduce(as_const(data), data, ReduceOp::sum), gpu.options());
@@ -317,27 +317,28 @@ TEST_P(DeviceCallsBy, TwoCommunicatorsShareAGroupAndStream) {
   });
 }
 
-TEST(DeviceCalls, MessagesBetweenMemoryOfAllKinds) {
+TEST(DeviceCalls, SendsBetweenMemoryOfAllKinds) {
   run_ranks(3, [](const Job& job) {
     Communicator comm = Communicator::init(job);
-    constexpr size_t kCount = 50'000;  // too long to be sent without a receiver
+    constexpr size_t kCount = 50'000;  // too long to be sent before the receiver has called
     Gpu gpu(comm.rank(), 2 * kCount);
     gpu.write(0, counting(kCount, comm.rank()));
     const int next = (comm.rank() + 1) % 3;
     const int previous = (comm.rank() + 2) % 3;
-    for (int i = 0; i < 3; ++i) {  // all send first
+    for (int i = 0; i < 3; ++i) {  // all ranks send first
       comm.run(Request::send(as_const(gpu.part(0, kCount)), next), gpu.options());
       comm.run(Request::recv(gpu.part(kCount, kCount), previous), gpu.options());
     }
     EXPECT_EQ(gpu.read(kCount, kCount), counting(kCount, previous));
     {
-      Group group;  // all receive first
+      Group group;  // all ranks receive first
       comm.recv(gpu.part(kCount, kCount), next, gpu.options());
       comm.start(Request::send(as_const(gpu.part(0, kCount)), previous), gpu.options());
       group.end();
     }
     EXPECT_EQ(gpu.read(kCount, kCount), counting(kCount, next));
-    // From host memory, shorter than the buffer, with a tag, from any source.
+    // The message is sent from host memory, has a tag, and is shorter than the buffer. The receive
+    // accepts any source.
     std::vector<int32_t> host = counting(10, 77);
     CallOptions options = gpu.options();
     options.tag = 5;
@@ -354,7 +355,7 @@ TEST(DeviceCalls, MessagesBetweenMemoryOfAllKinds) {
   });
 }
 
-TEST(DeviceCalls, OneThreadIsSeveralRanks) {
+TEST(DeviceCalls, OneThreadRunsSeveralRanks) {
   constexpr int kRanks = 3;
   testing::LocalRendezvous rendezvous;
   std::vector<std::future<Communicator>> joining;
@@ -382,15 +383,15 @@ TEST(DeviceCalls, OneThreadIsSeveralRanks) {
     for (int32_t& value : expected) value *= 9;
     EXPECT_EQ(gpu->read(0, 100), expected);
   }
-  // The last rank leaves first: a leaving rank waits for its descendants.
+  // All ranks leave concurrently, because a rank that leaves waits for other ranks.
   std::vector<std::jthread> leaving;
   for (Communicator& comm : comms) {
     leaving.emplace_back([own = std::move(comm)]() mutable { own = Communicator(); });
   }
 }
 
-// A mixture of experts makes many kinds of calls, because block lengths differ in each step. Device
-// memory kept by the library does not grow with their number.
+// In a mixture of experts, the lengths of blocks differ in each step, which gives many kinds of
+// calls. The device memory of the library must not grow with their number.
 TEST(DeviceCalls, ManyKindsOfCallsNeedLittleMemory) {
   using Allocations = size_t();
   void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW);

@@ -19,8 +19,8 @@ using gpu::LoweredCall;
 
 namespace {
 
-// The members of the call's multicast addresses, which are at the same offset from the start of
-// each rank's buffer.
+// Buffers of the current call on all ranks, which are the members of its multicast addresses. A
+// multicast address refers to the same offset in each buffer.
 const std::vector<std::byte*>* members_of_input;
 const std::vector<std::byte*>* members_of_output;
 size_t bytes_of_input;

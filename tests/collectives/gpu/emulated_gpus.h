@@ -1,5 +1,5 @@
-// The ranks of a communicator, each a GPU of host threads (tests/support/host_gpu), whose memory
-// all of them can access. Mailboxes persist between calls.
+// Runs a communicator's ranks as GPUs that are emulated by host threads (tests/support/host_gpu).
+// All ranks can access each other's memory. Mailboxes persist between calls.
 #pragma once
 
 #include <chrono>
@@ -16,33 +16,33 @@
 
 namespace tutti::testing {
 
-// How calls are run.
+// Options of a call.
 struct GpuSetting {
   gpu::Protocol protocol = gpu::Protocol::simple;
-  uint32_t blocks = 1;  // maximum
+  uint32_t blocks = 1;  // maximum number of blocks
   unsigned threads = 7;
-  bool lends = false;              // as if all buffers were in windows
-  bool joins = false;              // all ranks access the buffers at once
-  bool by_switch = false;          // sums use multicast addresses
-  bool overwrites_inputs = false;  // as soon as the rank's kernel has ended
+  bool lends = false;      // lends messages, as if all buffers were in windows
+  bool joins = false;      // uses joint steps, in which a rank accesses all ranks' buffers at once
+  bool by_switch = false;  // sums use multicast addresses
+  bool overwrites_inputs = false;  // overwrites a rank's input as soon as its kernel has ended
   uint64_t seed = 1;
-  std::chrono::milliseconds patience{60'000};  // afterwards all ranks are stopped
+  std::chrono::milliseconds patience{60'000};  // after this time, all ranks are stopped
 };
 
 class EmulatedGpus {
  public:
   EmulatedGpus(int ranks, const gpu::MailboxShape& shape);
 
-  // Runs one call; `requests[r]` is rank r's. Returns false if a rank gave up.
+  // Runs one call; requests[r] is the request of rank r. Returns false if a rank was stopped.
   bool run(const Algorithm& algorithm, std::vector<Request> requests, const GpuSetting& setting);
 
-  // Uses a kernel other than the table's, by the type's name.
+  // Uses this kernel instead of the one in the table for the type.
   void use(const host_gpu::NamedKernel* kernel) { kernel_ = kernel; }
-  // Starts as if `sequence` messages had been sent before.
+  // Begins as if `sequence` messages had been sent before.
   void start_at(uint64_t sequence);
-  // Terminates waiting kernels.
+  // Stops the kernel of `rank`, even while it waits.
   void stop(int rank);
-  // Returns 0, or 1 + the peer whose message did not match.
+  // Returns 0, or 1 + the peer whose message did not match the call of `rank`.
   uint64_t mismatch(int rank) const { return *words_[static_cast<size_t>(rank)].mismatch; }
 
  private:

@@ -1,6 +1,6 @@
-// Tests every algorithm of the catalogue inside kernels, and those in MSCCL files if present: on 2
-// to 8 GPUs of host threads, in 20 orders each, by both protocols, in 1 to 4 blocks, against a
-// serial reference.
+// Tests every algorithm of the catalogue, and those in MSCCL files if present, inside kernels
+// against a serial reference. There are 2 to 8 GPUs emulated by host threads. Each algorithm runs
+// in 20 orders of threads, by both protocols, in 1 to 4 blocks.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -27,7 +27,8 @@ constexpr uint64_t kSeeds = 20;
 constexpr MailboxShape kShape{
     .slots = 4, .blocks = kMostBlocks, .simple_bytes = 2 << 10, .lines_data = 512};
 
-// Draws a call that the algorithm supports: private blocks need a direct algorithm.
+// Draws a call that the algorithm supports. Uneven blocks that only their sender and receiver know
+// require a direct algorithm.
 Case draw_call_of(const Algorithm& algorithm, testing::Random& random, int ranks) {
   for (;;) {
     Case c = testing::draw_case(random, ranks, kLargest);
@@ -43,7 +44,7 @@ Case draw_call_of(const Algorithm& algorithm, testing::Random& random, int ranks
   }
 }
 
-// Returns true if the algorithm supports every root.
+// Returns true if the algorithm supports this number of ranks, with root 0 if it has a root.
 bool runs_on(const Algorithm& algorithm, int ranks) {
   return algorithm.supports({.ranks = ranks}).empty();
 }

@@ -1,5 +1,5 @@
-// Tests the executor over a driver without a GPU (tests/support/fake_cuda) or a real one: the whole
-// path from cuInit to cuLaunchKernel. Ranks are threads, with one device each if there are enough.
+// Tests the executor over the fake driver (tests/support/fake_cuda) or a real one: everything from
+// cuInit to cuLaunchKernel. Ranks are threads; each has its own device if there are enough devices.
 #include "collectives/gpu/executor.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ using gpu::Protocol;
 constexpr int kRanks = 4;
 constexpr MailboxShape kShape{.blocks = 2, .simple_bytes = 4096, .lines_data = 2048};
 
-// Exchanges data among the ranks of one process.
+// An all-gather among the ranks of this process.
 class Meeting {
  public:
   gpu::Exchange exchange(int rank) {
@@ -47,7 +47,7 @@ class Meeting {
   std::vector<std::byte> all_;
 };
 
-// One rank: an all-reduce of integers in device memory, in a stream.
+// One rank, which runs all-reduces of integers in device memory in a stream.
 class Rank {
  public:
   Rank(int rank, Meeting& meeting, uint64_t count, Protocol protocol, const char* algorithm)
@@ -63,7 +63,7 @@ class Rank {
         rank, kRanks, require_algorithm(Collective::all_reduce, algorithm),
         Request::all_reduce(as_const(buffer), buffer, ReduceOp::sum), kShape, protocol, 2);
     call_ = executor_.prepare(ready.lowered, ready.dtype);
-    meeting.meet();  // before a kernel waits for ranks that may still allocate
+    meeting.meet();  // all ranks have allocated their memory before a kernel waits for other ranks
   }
 
   void fill(int turn, cuda::CUstream stream) {
@@ -73,7 +73,7 @@ class Rank {
   void launch(cuda::CUstream stream) {
     executor_.launch(*call_, data_.data(), data_.data(), stream);
   }
-  // Waits for the results and returns true if all are right.
+  // Waits for the results. Returns true if all are right.
   bool is_right(int turn, cuda::CUstream stream) {
     testing::copy_and_wait(host_.data(), data_.data(), host_.size() * sizeof(int32_t), stream);
     for (size_t i = 0; i < host_.size(); ++i) {
@@ -125,7 +125,7 @@ TEST_P(Executors, CallsFollowEachOtherInAStream) {
       self.launch(self.stream());
       EXPECT_TRUE(self.is_right(turn, self.stream()));
     }
-    meeting.meet();  // before memory that others write to is freed
+    meeting.meet();  // all ranks have finished before memory is freed to which others write
   });
 }
 
@@ -134,8 +134,8 @@ TEST_P(Executors, CallsFollowEachOtherAcrossStreams) {
     const cuda::Stream other{cuda::Context(testing::gpu_of(rank))};
     Rank self(rank, meeting, 501, GetParam(), "halving_doubling");
     for (int turn = 0; turn < 10; ++turn) {
-      // The first call's sums are the second call's inputs, in another stream; only the executor
-      // orders them.
+      // The second call, in another stream, uses the sums of the first call as inputs. Only the
+      // executor orders the two calls.
       self.fill(turn, self.stream());
       self.launch(self.stream());
       self.launch(other.handle());
@@ -171,7 +171,7 @@ TEST_P(Executors, AStopEndsAKernelThatWaits) {
   on_all_ranks([](int rank, Meeting& meeting) {
     Rank self(rank, meeting, 3001, GetParam(), "ring");
     self.fill(0, self.stream());
-    if (rank != 2) {  // one never calls
+    if (rank != 2) {  // one rank never calls
       self.launch(self.stream());
       EXPECT_FALSE(cuda::is_done(self.stream()));
     }
@@ -190,7 +190,7 @@ TEST_P(Executors, MismatchedCallsAreReportedAndEnd) {
     self.launch(self.stream());
     while (!cuda::is_done(self.stream())) {
       if (self.executor().mismatch() != 0) break;
-      if (told.load() > 0) self.executor().stop();  // as an abort would
+      if (told.load() > 0) self.executor().stop();  // as an abort would do
       std::this_thread::yield();
     }
     if (self.executor().mismatch() != 0) ++told;

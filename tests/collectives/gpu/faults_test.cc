@@ -1,6 +1,6 @@
-// Breaks the rules of the kernels' protocol one by one. Each violation must be noticed, by a wrong
-// value, by a mismatched message, or by the thread sanitizer (//tools:test --config=tsan). This
-// shows that the tests of these rules can fail.
+// Breaks the rules of the kernels' protocol one by one, to show that the tests of these rules can
+// fail. Each violation must be detected by a wrong value, by a mismatched message, or by the thread
+// sanitizer (//tools:test --config=tsan).
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -30,7 +30,7 @@ struct ReusesSlotsEarly : Rules {
 struct CountsEpochsFromZero : Rules {
   static constexpr uint32_t flag(uint64_t sequence) { return static_cast<uint32_t>(sequence); }
 };
-struct TakesOldLines : Rules {  // one flag for all messages
+struct TakesOldLines : Rules {  // the flag is the same for all messages
   static constexpr uint32_t flag(uint64_t) { return 1; }
 };
 struct DoesNotWaitForReaders : Rules {

@@ -1,5 +1,5 @@
-// Tests that the thread sanitizer reports a store that should be a release but is not. That the
-// unmodified kernels are clean is shown by random_calls_test.cc.
+// Tests that the thread sanitizer reports a store that should be a release and is not.
+// random_calls_test.cc shows that it reports nothing for the real kernels.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -13,7 +13,7 @@
 namespace tutti {
 namespace {
 
-// x86 preserves the order of stores anyway; other architectures do not.
+// Relaxed stores are in order on x86, but not on other architectures.
 struct Unfenced : host_gpu::Thread {
   void store_after_fence(uint64_t* to, uint64_t value) {
     std::atomic_ref(*to).store(value, std::memory_order_relaxed);

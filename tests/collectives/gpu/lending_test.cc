@@ -1,5 +1,5 @@
-// Tests lent messages and joined steps: which ones are found in programs, and that nothing is read
-// after it was overwritten, in any order of the ranks.
+// Tests lent messages and joint steps: which ones are found in programs, and that no lent memory is
+// read after it was overwritten, in any order of the ranks.
 #include "collectives/gpu/lending.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ using testing::Random;
 
 constexpr MailboxShape kShape{.slots = 4, .blocks = 1, .simple_bytes = 4096, .lines_data = 512};
 
-// A call of all ranks by a program.
+// The plans of all ranks for one call.
 struct Call {
   Call(const Algorithm& algorithm, int ranks) : plans(make_plans(algorithm, {.ranks = ranks})) {
     const auto p = static_cast<uint64_t>(ranks);
@@ -66,7 +66,7 @@ bool from_all(const Action& action) { return action.from_all; }
 bool to_all(const Action& action) { return action.to_all; }
 bool is_given(const Action& action) { return action.given; }
 
-// Mailboxes of many peers are smaller, but large enough for a message that is not divided.
+// With many peers, mailboxes are smaller, but large enough for an undivided message.
 TEST(MailboxShape, NeedsABoundedPartOfTheMemory) {
   static_assert(gpu::mailbox_shape_of(8).simple_bytes == gpu::kMailboxShape.simple_bytes);
   static_assert(gpu::kMailboxShape.total(72) > 750'000'000);
@@ -92,7 +92,7 @@ TEST(Lending, ExchangesInPlaceCannotLend) {
   EXPECT_FALSE(Call(require_algorithm(Collective::all_to_all, "linear"), 4).lent);
 }
 
-TEST(JointSteps, TwoShotBecomesOneStepARank) {
+TEST(JointSteps, TwoShotBecomesOneStepPerRank) {
   for (int ranks = 2; ranks <= 8; ++ranks) {
     const Call call(require_algorithm(Collective::all_reduce, "two_shot"), ranks);
     ASSERT_TRUE(call.lent);
@@ -106,7 +106,7 @@ TEST(JointSteps, TwoShotBecomesOneStepARank) {
   }
 }
 
-TEST(JointSteps, AReduceScatterAddsUpAtOnce) {
+TEST(JointSteps, AReduceScatterSumsInOneStep) {
   const Call call(require_algorithm(Collective::reduce_scatter, "all_pairs"), 5);
   for (const Actions& actions : call.joined) {
     EXPECT_EQ(count(actions, from_all), 1);
@@ -114,7 +114,7 @@ TEST(JointSteps, AReduceScatterAddsUpAtOnce) {
   }
 }
 
-// A rank's memory, with the number of writes of each place.
+// Memory of one rank. It counts the writes to each place.
 class Memory {
  public:
   explicit Memory(const Plan& plan) : plan_(plan) {}
@@ -139,8 +139,8 @@ class Memory {
   std::map<int64_t, uint64_t> versions_;
 };
 
-// Runs the ranks' actions in a random interleaving. Lent messages are read one action late, which
-// the protocol allows.
+// Runs the actions of all ranks in a random interleaving. Lent messages are read as late as the
+// protocol allows: one action after they were received.
 class AnyOrder {
  public:
   AnyOrder(const Call& call, uint64_t seed) : call_(call), random_(seed) {
@@ -151,7 +151,8 @@ class AnyOrder {
     next_.resize(call.plans.size());
   }
 
-  // Returns an empty string if all loans were read with the contents they had when lent.
+  // Returns "" if all actions ran and all loans had their original contents when they were read.
+  // Otherwise returns which rank read overwritten memory, or "no end".
   std::string problem() {
     for (;;) {
       std::vector<size_t> able;
@@ -171,7 +172,7 @@ class AnyOrder {
 
  private:
   struct Message {
-    const Step* lent = nullptr;  // the send, if it lends
+    const Step* lent = nullptr;  // the step that lends the message, or null
     std::vector<uint64_t> versions;
     bool read = false;
   };
@@ -250,7 +251,7 @@ TEST(Lending, NothingIsReadAfterItWasOverwritten) {
   EXPECT_GT(lending, 60);
 }
 
-// Every type, by the switch and by ranks, in memory of all alignments.
+// Runs every type, by the switch and by ranks, in memory of all alignments.
 TEST(JointSteps, GiveTheRightSums) {
   for (const char* const name : {"two_shot", "all_pairs"}) {
     const bool all = std::string(name) == "two_shot";

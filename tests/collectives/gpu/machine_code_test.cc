@@ -1,11 +1,11 @@
-// Tests the machine code of the kernels in the linked fat binary, for each GPU architecture in it,
-// disassembled by CUDA's cuobjdump: properties that no emulation shows. Skipped if either is
-// missing.
+// Tests properties of the kernels' machine code that no emulation shows. The code for each GPU
+// architecture in the linked fat binary is disassembled by CUDA's cuobjdump. The tests are skipped
+// if either is missing.
 //
-//     LDG.E.128.STRONG.SYS R4, [R2]      a load of 16 bytes, whole and seen by all GPUs
-//     LD.E.128 R4, [R2.64]               the same without order: data
+//     LDG.E.128.STRONG.SYS R4, [R2]      loads 16 bytes at once, ordered among all GPUs
+//     LD.E.128 R4, [R2.64]               loads 16 bytes of data, without an order
 //     MEMBAR.ALL.SYS                     a fence among all GPUs and the host
-//     @P0 BRA 0x470                      a branch; back to an earlier address: a loop
+//     @P0 BRA 0x470                      a branch; if it goes back, the code between is a loop
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,16 +28,16 @@ namespace {
 using testing::Process;
 using testing::Result;
 
-constexpr int kMostRegisters = 128;  // 512 threads of a block share 65536
+constexpr int kMostRegisters = 128;  // a block of 512 threads shares 65536 registers
 constexpr size_t kKernels = 18;      // one for each type
 constexpr const char* kArchitectures[] = {"sm_80", "sm_90", "sm_100"};
 
-std::string image;  // the fat binary's path
+std::string image;  // path of the fat binary
 
 struct Instruction {
-  std::string name;  // without its operands
+  std::string name;  // without operands
   uint64_t address = 0;
-  uint64_t branches_to = UINT64_MAX;  // target of a branch
+  uint64_t branches_to = UINT64_MAX;  // address to which the instruction branches
 };
 
 using Code = std::span<const Instruction>;
@@ -55,9 +55,9 @@ struct Kernel {
   std::vector<Instruction> instructions;  // in order
 
   int count(const std::string& pattern) const { return tutti::count(instructions, pattern); }
-  // Returns the loops: from the target of each backward branch to the branch.
+  // Returns the loops. Each extends from the target of a backward branch to the branch.
   std::vector<Code> loops() const {
-    std::map<size_t, size_t> ends;  // by where they begin
+    std::map<size_t, size_t> ends;  // start -> end of a loop
     for (size_t i = 0; i < instructions.size(); ++i) {
       if (instructions[i].branches_to >= instructions[i].address) continue;
       const auto head = std::ranges::lower_bound(instructions, instructions[i].branches_to, {},
@@ -75,7 +75,8 @@ struct Kernel {
 constexpr const char* kDataLoad = "LDG?\\.E\\.128";
 constexpr const char* kDataStore = "STG?\\.E\\.128";
 
-// True if it accesses memory only in units of 16 bytes (not counting shared and constant memory).
+// Returns true if the loop accesses memory only in units of 16 bytes, not counting shared and
+// constant memory.
 bool moves_vectors_only(Code loop) {
   const int loads = count(loop, kDataLoad);
   const int stores = count(loop, kDataStore);
@@ -117,7 +118,8 @@ void read_resources(Kernels& kernels) {
   }
 }
 
-// Parses "        /*0040*/                   @P0 BRA 0x470 ;   /* 0x... */" among other lines.
+// Parses a line such as "        /*0040*/                   @P0 BRA 0x470 ;   /* 0x... */". Ignores
+// other lines.
 void read_instruction(const std::string& line, std::vector<Instruction>& instructions) {
   static const std::regex is_instruction(
       " +/\\*([0-9a-f]+)\\*/ +(?:@\\S+ +)?([A-Z][^ ;]*)([^;]*);.*");
@@ -163,7 +165,7 @@ class MachineCode : public ::testing::Test {
     }
     if (image.find("no_kernels") != image.npos) GTEST_SKIP() << "no nvcc: there are no kernels";
   }
-  // Runs `check` on each kernel.
+  // Runs check() on each kernel.
   template <typename Check>
   static void of_each(const Check& check) {
     for (const auto& [name, kernel] : all_kernels()) {
@@ -197,8 +199,8 @@ TEST_F(MachineCode, KeepsAllInRegisters) {
   });
 }
 
-// Slices of aligned memory are accessed in units of 16 bytes. A copy has four of them in flight,
-// whatever the type.
+// Slices of aligned memory are accessed in units of 16 bytes. In a copy, four units are in flight,
+// for every type.
 TEST_F(MachineCode, CopiesAndReducesSixteenBytesAtATime) {
   of_each([](const Kernel& kernel) {
     int of_vectors = 0;
@@ -213,12 +215,13 @@ TEST_F(MachineCode, CopiesAndReducesSixteenBytesAtATime) {
   });
 }
 
-// A line is data and flag: with two stores, a peer could see the flag without the data.
+// A line contains data and a flag. If it were written by two stores, a peer could see the flag
+// without the data.
 TEST_F(MachineCode, NeverSplitsALine) {
   of_each([](const Kernel& kernel) {
     EXPECT_GT(kernel.count("STG?\\.E\\.128\\.STRONG\\.SYS"), 0);
     EXPECT_GT(kernel.count("LDG?\\.E\\.128\\.STRONG\\.SYS"), 0);
-    // The remaining accesses are 8-byte words: counters, signatures, the stop word.
+    // All other ordered accesses are to 8-byte words: counters, signatures, and the stop word.
     EXPECT_EQ(kernel.count("(ST|LD)G?\\.E(\\.[SU](8|16))?\\.STRONG.*"), 0);
   });
 }
@@ -231,8 +234,9 @@ TEST_F(MachineCode, SynchronizesWithAllGpusAndTheHost) {
   });
 }
 
-// If PTX supports sums by the switch, a kernel has four of them of 16 bytes in flight, adds 16-bit
-// floats in float, and has fences between these sums and the ranks' writes through other addresses.
+// If PTX supports sums by the switch, a kernel has four such sums of 16 bytes in flight, adds
+// 16-bit floats in float, and has fences between these sums and the ranks' writes through other
+// addresses.
 TEST_F(MachineCode, LeavesSumsToTheSwitch) {
   for (const auto& [name, kernel] : all_kernels()) {
     SCOPED_TRACE(name.first + " " + name.second);
@@ -246,8 +250,8 @@ TEST_F(MachineCode, LeavesSumsToTheSwitch) {
   }
 }
 
-// An acquire invalidates caches; it must be in each loop that waits for other GPUs. Loops that wait
-// for lines occur several times, because the compiler unrolls the code around them.
+// Each loop that waits for other GPUs must contain an acquire, which invalidates caches. Loops that
+// wait for lines occur several times, because the compiler unrolls the code around them.
 TEST_F(MachineCode, AcquiresWhatItWaitsFor) {
   of_each([](const Kernel& kernel) {
     int waits = 0;
@@ -262,7 +266,7 @@ TEST_F(MachineCode, AcquiresWhatItWaitsFor) {
   });
 }
 
-// A release is a fence followed by stores of words, with no other memory access in between.
+// A release is a fence, followed by stores of words without any other memory access in between.
 TEST_F(MachineCode, FencesBeforeEachWordThatIsPublished) {
   const std::regex is_access("(LD|ST)G?\\..*");
   const std::regex is_word("STG?\\.E\\.64\\.STRONG\\.SYS");

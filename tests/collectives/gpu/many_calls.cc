@@ -17,7 +17,7 @@ constexpr uint64_t kCount = 4003;
 
 bool is_wrong_by(const host_gpu::NamedKernel& kernel, const GpuSetting& way,
                  std::chrono::milliseconds patience, uint64_t seeds) {
-  // With lent messages, ranks of one_shot end while others still read their inputs.
+  // With lent messages, some ranks of one_shot end while others still read their inputs.
   const char* const name = way.lends ? "one_shot" : "ring";
   const Algorithm& algorithm = require_algorithm(Collective::all_reduce, name);
   for (uint64_t seed = 1; seed <= seeds; ++seed) {

@@ -1,5 +1,5 @@
-// All-reduces by a possibly broken kernel: by a ring in place, or from lent memory that is
-// overwritten as soon as the rules allow it.
+// Runs all-reduces by a kernel that might be broken: by a ring in place, or with lent inputs that
+// are overwritten as soon as the protocol allows it.
 #pragma once
 
 #include <chrono>
@@ -11,9 +11,9 @@
 namespace tutti::testing {
 
 // Returns true if one of many calls has a wrong result, finds a mismatched message, or does not
-// end. The kernel is for i32. Makes two calls per seed, up to the first wrong one: a broken kernel
-// may be right for long, depending on the host's thread schedule. `way`: the protocol, and whether
-// messages are lent.
+// end. Makes two calls per seed and stops after the first failure; many are needed, because a
+// broken kernel may be right for long, depending on how the host schedules threads. The kernel is
+// for i32. `way` has the protocol, and whether messages are lent.
 bool is_wrong_by(const host_gpu::NamedKernel& kernel, const GpuSetting& way,
                  std::chrono::milliseconds patience, uint64_t seeds);
 

@@ -1,6 +1,6 @@
-// Tests the catalogue's programs inside kernels on GPUs of host threads against a serial reference:
-// random calls of every collective, algorithm, type and operator, with awkward counts and
-// addresses, in and out of place, by both protocols, in several blocks.
+// Tests the programs of the catalogue in kernels on GPUs that are emulated by host threads, against
+// a serial reference. Calls are random: every collective, algorithm, type and operator, with odd
+// counts and addresses, in and out of place, by both protocols, in several blocks.
 #include "tests/collectives/random_calls.h"
 
 #include <gtest/gtest.h>

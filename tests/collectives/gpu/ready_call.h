@@ -1,4 +1,4 @@
-// One rank's call by an algorithm, prepared for a kernel.
+// Prepares one rank's call for a kernel.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@
 namespace tutti::testing {
 
 struct ReadyCall {
-  // `lends`: as if the buffers were in windows. `joins`: operands may be combined in any order.
+  // `lends`: lends messages, as if the buffers were in windows. `joins`: uses joint steps, which
+  // may combine operands in any order.
   ReadyCall(int rank, int ranks, const Algorithm& algorithm, Request request,
             const gpu::MailboxShape& shape, gpu::Protocol protocol, uint32_t blocks,
             bool lends = false, bool joins = false) {

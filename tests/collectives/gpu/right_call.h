@@ -12,7 +12,7 @@
 
 namespace tutti::testing {
 
-// The setting's seed determines the case's data and the order of threads.
+// The seed of `setting` determines the data of the call, and the order in which threads run.
 inline void assert_right(EmulatedGpus& gpus, const Algorithm& algorithm, const Case& c,
                          const GpuSetting& setting) {
   SCOPED_TRACE(describe(c) + ", seed " + std::to_string(setting.seed) +

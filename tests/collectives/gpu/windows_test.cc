@@ -1,5 +1,5 @@
-// Tests calls whose buffers are in windows, over the fake driver or a real one: ranks as threads,
-// with one device each if there are enough.
+// Tests calls whose buffers are in windows, over the fake driver or a real one. Ranks are threads;
+// each has its own device if there are enough devices.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ std::vector<int32_t> counting(size_t count, int32_t first) {
   return values;
 }
 
-// A rank's GPU with memory that the other ranks can access.
+// The GPU of a rank, with memory that the other ranks can access.
 class WindowedGpu {
  public:
   WindowedGpu(Communicator& comm, size_t count)
@@ -76,8 +76,8 @@ class Windows : public ::testing::Test {
   void TearDown() override { settings().set("TUTTI_GPU_PROTOCOL", "auto"); }
 };
 
-// Runs every algorithm, with lent messages where possible.
-TEST_F(Windows, GiveWhatHostCallsGive) {
+// Runs every algorithm. Messages are lent where possible.
+TEST_F(Windows, GiveTheResultsOfHostCalls) {
   constexpr Collective kCollectives[] = {Collective::all_reduce, Collective::reduce_scatter,
                                          Collective::all_gather, Collective::all_to_all};
   for (const int ranks : {2, 3, 5}) {
@@ -85,7 +85,7 @@ TEST_F(Windows, GiveWhatHostCallsGive) {
       Communicator comm = Communicator::init(job);
       const auto p = static_cast<size_t>(comm.size());
       constexpr size_t kCount = 1031;
-      constexpr size_t kShift = 3;  // from the window's start: unaligned
+      constexpr size_t kShift = 3;  // offset in the window, which makes the buffers unaligned
       WindowedGpu gpu(comm, kShift + 2 * p * kCount);
       EXPECT_TRUE(gpu.has_window());
       const std::vector<int32_t> mine = counting(p * kCount, 1000 * comm.rank());
@@ -118,7 +118,7 @@ TEST_F(Windows, GiveWhatHostCallsGive) {
   }
 }
 
-// Sums floats, which a switch can add. The values make the sums exact.
+// Sums floats, because a switch can add them. The values make sums exact.
 TEST_F(Windows, LeaveSumsToTheSwitch) {
   using Uses = size_t();
   void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW);
@@ -153,7 +153,7 @@ TEST_F(Windows, LeaveSumsToTheSwitch) {
 
 constexpr const char* kNoCopies = "copy engines are not for ranks that share a context";
 
-// No kernel runs: only copies between streams that signal each other.
+// Runs no kernel, only copies between streams that signal each other.
 TEST_F(Windows, CopyEnginesMoveBlocks) {
   if (testing::share_gpus(4)) GTEST_SKIP() << kNoCopies;
   settings().set("TUTTI_GPU_PROTOCOL", "engines");
@@ -189,7 +189,8 @@ TEST_F(Windows, CopyEnginesMoveBlocks) {
   });
 }
 
-// One rank's wait can block a hardware queue in front of the copy that it waits for.
+// If ranks share a context, a rank's wait can block the hardware queue in front of the copy for
+// which it waits.
 TEST_F(Windows, CopyEnginesAreNotForRanksThatShareAContext) {
   settings().set("TUTTI_GPU_PROTOCOL", "engines");
   ::testing::internal::CaptureStderr();
@@ -203,8 +204,8 @@ TEST_F(Windows, CopyEnginesAreNotForRanksThatShareAContext) {
   EXPECT_NE(::testing::internal::GetCapturedStderr().find("calls use kernels"), std::string::npos);
 }
 
-// Rank 2's call has another length, another place in the window, or no window and therefore runs as
-// a kernel: each is an error on all ranks.
+// The call of rank 2 has another length, or another place in the window, or no window, so that it
+// runs as a kernel. Each of these is an error on all ranks.
 TEST_F(Windows, MismatchedCopiesAreReported) {
   if (testing::share_gpus(3)) GTEST_SKIP() << kNoCopies;
   settings().set("TUTTI_GPU_PROTOCOL", "engines");
@@ -219,7 +220,7 @@ TEST_F(Windows, MismatchedCopiesAreReported) {
        {Misfit{"a length", 1100, 0, true}, Misfit{"a place", kCount, 64, true},
         Misfit{"no window", kCount, 0, false}}) {
     SCOPED_TRACE(misfit.what);
-    std::barrier all_ended(3);  // before memory is freed
+    std::barrier all_ended(3);  // memory is freed afterwards
     const auto errors = testing::run_ranks_catching(3, [&](const Job& job) {
       Communicator comm = Communicator::init(job);
       WindowedGpu gpu(comm, 6 * kCount);
@@ -232,7 +233,7 @@ TEST_F(Windows, MismatchedCopiesAreReported) {
       comm.run(Request::all_gather(as_const(input), outputs), gpu.options());
       gpu.wait();
       all_ended.arrive_and_wait();
-      for (;;) comm.barrier();  // until the abort has come
+      for (;;) comm.barrier();  // until the abort arrives
     });
     for (const std::optional<Error>& error : errors) {
       ASSERT_TRUE(error.has_value());
@@ -244,7 +245,7 @@ TEST_F(Windows, MismatchedCopiesAreReported) {
 TEST_F(Windows, AnAbortEndsCopiesThatWait) {
   if (testing::share_gpus(3)) GTEST_SKIP() << kNoCopies;
   settings().set("TUTTI_GPU_PROTOCOL", "engines");
-  std::barrier all_ended(3);  // before memory is freed
+  std::barrier all_ended(3);  // memory is freed afterwards
   run_ranks(3, [&](const Job& job) {
     Communicator comm = Communicator::init(job);
     WindowedGpu gpu(comm, 1000);
@@ -257,7 +258,7 @@ TEST_F(Windows, AnAbortEndsCopiesThatWait) {
     } else {
       try {
         comm.run(Request::all_gather(as_const(input), outputs), gpu.options());
-      } catch (const Error&) {  // the abort came sooner
+      } catch (const Error&) {  // the rank noticed the abort earlier
       }
     }
     gpu.wait();

@@ -1,4 +1,4 @@
-// Tests programs as JSON and as pictures.
+// Tests programs written as JSON and as pictures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ struct Case {
   Shape shape;
 };
 
-// Every algorithm on some supported number of ranks.
+// Returns every algorithm on each of some numbers of ranks that it supports.
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const Algorithm* algorithm : all_algorithms()) {
@@ -71,7 +71,7 @@ void expect_equal(const Step& a, const Step& b) {
   EXPECT_EQ(a.wire, b.wire);
 }
 
-TEST(Json, GivesBackEveryProgram) {
+TEST(Json, EveryProgramIsEqualAfterBeingReadBack) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(cat(name(c.algorithm->collective), ' ', c.algorithm->name, ' ', c.shape.ranks));
     const ProgramSet set = programs(c);
@@ -97,7 +97,7 @@ TEST(Json, GivesBackEveryProgram) {
   }
 }
 
-TEST(Json, RefusesWhatIsWrongWithThePlace) {
+TEST(Json, RefusesInvalidTextsAndNamesThePlace) {
   const std::string good = to_json(programs(built_in(Collective::all_reduce, "ring", 2)));
   struct Mutation {
     std::string from;
@@ -146,7 +146,7 @@ TEST(Timing, CountsTheRoundsOfThePapers) {
   EXPECT_EQ(rounds(Collective::barrier, "dissemination", 9), 4);
 }
 
-TEST(Timing, AMessageIsTakenARoundAfterItIsSentAtTheEarliest) {
+TEST(Timing, AMessageIsReceivedAtLeastOneRoundAfterItIsSent) {
   for (const Case& c : cases()) {
     const std::vector<Plan> all = plans(c);
     const Timing timing = time_steps(all);
@@ -164,7 +164,7 @@ TEST(Timing, AMessageIsTakenARoundAfterItIsSentAtTheEarliest) {
   }
 }
 
-TEST(Timing, RefusesProgramsThatStop) {
+TEST(Timing, RefusesProgramsThatDoNotTerminate) {
   Program waits{.steps = {recv(1, {output(0)}), send({1}, {input(0)})}};
   Program waits_too{.steps = {recv(0, {output(0)}), send({0}, {output(0)})}};
   const std::vector<Plan> stuck = {

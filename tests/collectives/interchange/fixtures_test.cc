@@ -1,4 +1,4 @@
-// Tests published algorithm files, if present: all are proved; damaged ones are refused.
+// Tests published algorithm files, if present: all must be proved, and damaged ones refused.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -68,7 +68,8 @@ TEST_F(MscclFixtures, MissingLastLinesAreRefused) {
   }
 }
 
-// One number at a time is made absurd or incremented; each file is accepted or refused quickly.
+// Replaces one number at a time by an absurd or a larger one. Each file must be accepted or refused
+// quickly.
 TEST_F(MscclFixtures, SurviveAbsurdNumbers) {
   for (const std::filesystem::path& file : files_) {
     const std::string text = contents(file);

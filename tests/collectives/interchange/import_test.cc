@@ -1,4 +1,4 @@
-// Tests the import of files as algorithms of the catalogue.
+// Tests that files are imported as algorithms of the catalogue.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// An all-reduce of two gpus that move `chunks` chunks.
+// Returns the file of an all-reduce by two GPUs in `chunks` chunks.
 std::string all_reduce(int chunks) {
   Xml xml("allreduce", 2, chunks);
   xml.gpu(chunks, 0, 0).tb(1, 1).step("s", "i0", "i0", chunks).step("r", "i0", "i0", chunks);
@@ -46,8 +46,8 @@ TEST(MscclImport, MakesAnAlgorithmOfTheCatalogue) {
   EXPECT_EQ(algorithm.supports({.ranks = 3}), "it is for 2 ranks");
 }
 
-// If results pass through scratch on their way, each rank divides its own.
-TEST(MscclImport, MeansAreSharedWhereThatIsProved) {
+// If results pass through scratch, each rank divides its own result instead.
+TEST(MscclImport, MeansAreSharedIfTheSharingIsProved) {
   Xml through_scratch("allreduce", 2, 1);
   through_scratch.gpu(1, 0, 0).tb(1, 1).step("s", "i0", "s0").step("r", "s0", "i0");
   through_scratch.gpu(1, 0, 1)
@@ -78,7 +78,7 @@ TEST(MscclImport, ReadsAFileAgainOnlyWhenItHasChanged) {
   EXPECT_EQ(second.emit({.ranks = 2}).input_chunks, 3);
 }
 
-TEST(MscclImport, RootedOnesAreForTheirRoot) {
+TEST(MscclImport, RootedFilesAreForTheirRoot) {
   Xml xml("broadcast", 2, 1, "inplace=\"1\" root=\"1\"");
   xml.gpu(1, 0, 0).tb(-1, 1).step("r", "i0", "i0");
   xml.gpu(1, 0, 0).tb(0, -1).step("s", "i0", "i0");
@@ -87,7 +87,7 @@ TEST(MscclImport, RootedOnesAreForTheirRoot) {
   EXPECT_EQ(algorithm.supports({.ranks = 2, .root = 0}), "it is for root 1");
 }
 
-TEST(MscclImport, AFileThatIsNotThereIsNamed) {
+TEST(MscclImport, AMissingFileIsNamed) {
   try {
     import_algorithm("/nowhere/at_all.xml");
     FAIL();
@@ -112,7 +112,7 @@ TEST(ImportRings, CombinesAllRingsInOneAllReduce) {
   EXPECT_EQ(program.fan_out, 3) << "rank 0 sends to 1, 2 and 3";
 }
 
-TEST(ImportRings, RefusesWhatIsNoRing) {
+TEST(ImportRings, RefusesInvalidRings) {
   for (const auto& [text, problem] : std::vector<std::pair<std::string, std::string>>{
            {"{}", "rings"},
            {R"({"rings": []})", "no rings"},
@@ -129,7 +129,7 @@ TEST(ImportRings, RefusesWhatIsNoRing) {
   }
 }
 
-TEST(Resolve, TakesNamesAndFiles) {
+TEST(Resolve, AcceptsNamesAndFiles) {
   EXPECT_EQ(resolve_algorithm(Collective::all_gather, "ring").collective, Collective::all_gather);
   const std::string path = write("resolved.xml", all_reduce(4));
   EXPECT_EQ(&resolve_algorithm(Collective::all_reduce, path), &import_algorithm(path));
@@ -145,7 +145,7 @@ TEST(Resolve, TakesNamesAndFiles) {
   }
 }
 
-TEST(LoadAlgorithmFiles, ImportsWhatTheSettingNames) {
+TEST(LoadAlgorithmFiles, ImportsTheFilesNamedInTheSetting) {
   const std::string a = write("setting_a.xml", all_reduce(5));
   const std::string b = write("setting_b.xml", all_reduce(6));
   settings().set("TUTTI_ALGORITHM_FILES", cat(a, ':', b));

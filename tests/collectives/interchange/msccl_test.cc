@@ -74,7 +74,8 @@ TEST(Msccl, CopyReduceAndNop) {
                                               "reduce output[0] = output[0] op scratch[0]"));
 }
 
-// Scratch is renumbered: a chunk's size class is that of its contents.
+// Scratch chunks are renumbered, because a chunk's number determines its size, which must be that
+// of its contents.
 TEST(Msccl, ScratchChunksHaveTheSizeOfTheirContents) {
   Xml xml("allreduce", 2, 2);
   xml.gpu(2, 0, 0).tb(1, 1).step("s", "i1", "s0").step("r", "i1", "i1");
@@ -132,7 +133,8 @@ TEST(Msccl, BroadcastAndReduceHaveARoot) {
       << "only the root has an output";
 }
 
-// Channels are separate queues, programs have one queue: the second message must be sent first.
+// In MSCCL, channels are separate queues, but a program has only one queue per peer. Here the
+// second message must be sent first.
 TEST(Msccl, ChannelsAreMergedInTheOrderOfTheReceiver) {
   Xml xml("broadcast", 2, 2);
   xml.gpu(2, 0, 0).tb(1, -1, 0).step("s", "i0", "i0");
@@ -145,7 +147,7 @@ TEST(Msccl, ChannelsAreMergedInTheOrderOfTheReceiver) {
   EXPECT_THAT(steps(imported, 1), ElementsAre("recv output[1] from 0", "recv output[0] from 0"));
 }
 
-// The first message is sent before the second may be, but is received after it.
+// The first message is sent before the second one may be sent, but is received after it.
 TEST(Msccl, AMessageBeforeItsTurnWaitsInScratch) {
   Xml xml("broadcast", 2, 2);
   xml.gpu(2, 0, 0).tb(1, -1, 0).step("s", "i0", "i0");
@@ -156,7 +158,7 @@ TEST(Msccl, AMessageBeforeItsTurnWaitsInScratch) {
                                                "copy scratch[0] to output[0]"));
 }
 
-// Both send first: one message is in flight in each direction.
+// Both GPUs send first, so that one message is in flight in each direction.
 TEST(Msccl, AnExchangeOutOfPlaceWorksInPlaceToo) {
   Xml xml("alltoall", 2, 2, "inplace=\"0\" outofplace=\"1\"");
   for (int own : {0, 1}) {

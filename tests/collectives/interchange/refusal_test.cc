@@ -1,4 +1,4 @@
-// Tests that defective files are refused with the place and the reason.
+// Tests that defective files are refused, with the place and the reason.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Returns the error of read_msccl(), or an empty string.
+// Returns the error of read_msccl(), or "" if the file is accepted.
 std::string refusal(const std::string& xml) {
   try {
     read_msccl(xml, "bad.xml");
@@ -27,8 +27,8 @@ std::string refusal(const std::string& xml) {
   return {};
 }
 
-// A reduction to gpu 0 and back, on 3 gpus and 2 chunks. Line 3 is the first gpu's first
-// threadblock, line 4 its first step.
+// Returns a correct file: a reduction to GPU 0 and a broadcast of the result, with 3 GPUs and 2
+// chunks. Line 3 is the first threadblock of the first GPU, line 4 its first step.
 std::string good() {
   Xml xml("allreduce", 3, 2);
   xml.gpu(2, 0, 0).tb(2, 1).step("rrc", "i0", "i0", 2).step("s", "i0", "i0", 2);
@@ -112,8 +112,8 @@ TEST(MscclRefusal, NamesThePlaceAndTheReason) {
   }
 }
 
-// TACCL's files have a <copy> for data that stays on a gpu.
-TEST(MscclRefusal, ForeignElementsOnlyWhereResultsDependOnThem) {
+// In files of TACCL, <copy> describes data that stays on a GPU.
+TEST(MscclRefusal, ForeignElementsThatAffectResultsAreRefused) {
   const std::string copy = "<copy i_off=\"0\" o_off=\"0\"/>";
   for (const char* end : {"</gpu>", "</tb>", "</algo>"}) {
     EXPECT_EQ(refusal(replaced(good(), end, copy + end)), "") << end;
@@ -127,14 +127,14 @@ TEST(MscclRefusal, ForeignElementsOnlyWhereResultsDependOnThem) {
                     HasSubstr("express these elements as steps"), HasSubstr("<copy> (line ")));
 }
 
-TEST(MscclRefusal, WhereverItIsCutOff) {
+TEST(MscclRefusal, FilesCutOffAnywhereAreRefused) {
   const std::string text = good();
   for (size_t length = 0; length + 2 < text.size(); ++length) {
     EXPECT_NE(refusal(text.substr(0, length)), "") << length;
   }
 }
 
-TEST(MscclRefusal, WhicheverStepIsLeftOut) {
+TEST(MscclRefusal, EachMissingStepIsNoticed) {
   const std::vector<std::string> lines = split(good(), '\n');
   for (const std::string& line : lines) {
     if (line.find("<step") == std::string::npos) continue;
@@ -175,7 +175,7 @@ TEST(MscclRefusal, AChunkThatNothingHasWritten) {
                                                     HasSubstr("which was never written")));
 }
 
-// A few steps can require much scratch, because chunks of one size class are far apart.
+// Chunks of one size class are far apart in scratch, so that a few steps can require much scratch.
 TEST(MscclRefusal, TooMuchScratch) {
   constexpr int kSteps = 300;
   Xml xml("broadcast", 2, 1 << 16);

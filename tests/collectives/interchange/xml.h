@@ -10,7 +10,7 @@ namespace tutti {
 
 class Xml {
  public:
-  // `more`: additional attributes.
+  // `more`: further attributes of <algo>.
   Xml(const std::string& coll, int gpus, int chunks, const std::string& more = "inplace=\"1\"")
       : text_(cat("<algo name=\"test\" nchannels=\"1\" nchunksperloop=\"", chunks, "\" ngpus=\"",
                   gpus, "\" coll=\"", coll, "\" ", more, ">\n")) {}
@@ -31,7 +31,8 @@ class Xml {
     step_ = 0;
     return *this;
   }
-  // `src`, `dst`: "i0" etc. The step depends on step `deps` of threadblock `depid`.
+  // `src`, `dst`: a buffer and an offset, such as "i0". The step waits for step `deps` of
+  // threadblock `depid`.
   Xml& step(const std::string& type, const std::string& src, const std::string& dst, int count = 1,
             int depid = -1, int deps = -1) {
     text_ +=
@@ -49,7 +50,7 @@ class Xml {
   }
 
  private:
-  // Closes open elements down to this level.
+  // Closes the open elements of this level and of all deeper levels.
   void close(int level) {
     if (open_ >= 2 && level <= 2) text_ += "    </tb>\n";
     if (open_ >= 1 && level <= 1) text_ += "  </gpu>\n";

@@ -1,4 +1,4 @@
-// Tests the synchronization of ranks that access a part in place: entries, locks and closing.
+// Tests how ranks that access a part in place are synchronized: entry, locks and closing.
 #include "collectives/one_sided/shared_part.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kRanks = 3;
 
-// A part of this process as seen by one rank.
+// A part in this process, as one rank sees it.
 class Part {
  public:
   Part() : memory_(64), control_(std::aligned_alloc(64, PartControl::bytes(kRanks)), std::free) {
@@ -82,7 +82,7 @@ TEST(SharedPart, CloseGivesUpIfARankInsideHasDied) {
   EXPECT_FALSE(owner.close(kRanks, [](int rank) { return rank == 1; }));
 }
 
-TEST(SharedPart, LocksInTurn) {
+TEST(SharedPart, LocksExcludeEachOther) {
   Part part;
   int count = 0;
   {
@@ -101,7 +101,7 @@ TEST(SharedPart, LocksInTurn) {
   EXPECT_EQ(count, 3000);
 }
 
-TEST(SharedPart, TakesTheLockOfTheDead) {
+TEST(SharedPart, TakesTheLockOfADeadRank) {
   Part part;
   part.of(2).lock(nobody);
   const SharedPart other = part.of(1);
@@ -115,7 +115,7 @@ TEST(SharedPart, TakesTheLockOfTheDead) {
   EXPECT_EQ(part.control().lock, 0u);
 }
 
-TEST(SharedPart, WaitsForALockNoLongerThanThereIsHope) {
+TEST(SharedPart, StopsWaitingForALockWhenTold) {
   Part part;
   part.of(2).lock(nobody);
   EXPECT_THROW(part.of(0).lock([](int) -> bool { throw Error(ErrorCode::rank_died, "rank 2"); }),

@@ -1,4 +1,5 @@
-// Tests one-sided calls: the contents of windows, the order of requests, and calls to dead ranks.
+// Tests one-sided calls: the contents of windows, the order of requests, and calls that access dead
+// ranks.
 #include "collectives/one_sided/window.h"
 
 #include <gmock/gmock.h>
@@ -28,8 +29,9 @@ using ::testing::HasSubstr;
 using testing::run_ranks;
 using testing::run_ranks_catching;
 
-// Parameter: how calls reach another rank: in shared memory, by messages over a transport, or by a
-// fabric's remote memory access ("ucx_rma", "ofi_rma"), which only memory of the window has.
+// The parameter is how calls reach another rank: in shared memory, by messages over a transport, or
+// by remote memory access of a fabric ("ucx_rma", "ofi_rma"). Only memory that the window has
+// allocated supports the latter.
 class Windows : public ::testing::TestWithParam<std::string> {
  protected:
   Windows() {
@@ -49,8 +51,8 @@ class Windows : public ::testing::TestWithParam<std::string> {
   static bool by_rma() { return GetParam().ends_with("_rma"); }
   static std::string transport() { return GetParam().substr(0, GetParam().find('_')); }
 
-  // A rank's part, and the window on it: memory shared by the ranks of the host, plain memory, or
-  // memory of the window.
+  // This rank's part and its window. The part is in memory that the ranks of the host share, in
+  // plain memory, or in memory that the window has allocated.
   template <typename T>
   class Part : public std::span<T> {
    public:
@@ -64,7 +66,7 @@ class Windows : public ::testing::TestWithParam<std::string> {
                                    members)) {
       static_cast<std::span<T>&>(*this) = {reinterpret_cast<T*>(window.memory().data()), count};
       std::ranges::fill(*this, value);
-      world.barrier();  // no rank accesses the part before it has its values
+      world.barrier();  // no rank accesses the part before it is initialized
     }
     std::span<std::byte> bytes() const { return std::as_writable_bytes(std::span<T>(*this)); }
     std::vector<T> all() const { return {this->begin(), this->end()}; }
@@ -83,8 +85,8 @@ INSTANTIATE_TEST_SUITE_P(Ways, Windows,
                                            "ofi_rma"),
                          [](const auto& info) { return info.param; });
 
-// Sizes that fit one message, its limit, and larger ones, some of them odd.
-TEST_P(Windows, HaveWhatWasPut) {
+// Some sizes fit in one message, one is the limit, and others are larger; some are odd.
+TEST_P(Windows, HoldTheDataThatWasPut) {
   for (const int ranks : {1, 2, 3, 5}) {
     run_ranks(ranks, [&](const Job& job) {
       Communicator world = Communicator::init(job);
@@ -106,7 +108,7 @@ TEST_P(Windows, HaveWhatWasPut) {
           const auto wanted = static_cast<uint8_t>(10 * round + static_cast<size_t>(from) + 1);
           const auto* const part = memory.data() + kEach * static_cast<uint64_t>(from);
           for (uint64_t i = 0; i < size; ++i) ASSERT_EQ(part[i], wanted) << size << ' ' << i;
-          // Reads the same data from the next rank.
+          // Reads the same data from the part of the next rank.
           std::vector<uint8_t> read(size);
           window.get({read.data(), size, DType::u8}, (job.rank + 1) % ranks,
                      kEach * static_cast<uint64_t>(from));
@@ -119,7 +121,7 @@ TEST_P(Windows, HaveWhatWasPut) {
   }
 }
 
-// Each part has one contributor, so the result is one application of the kernel.
+// Each element has one contributor, so that the result is one application of the kernel.
 TEST_P(Windows, AccumulateEveryOperatorAndType) {
   constexpr int kRanks = 3;
   for (const DType dtype : kAllDTypes) {
@@ -179,7 +181,7 @@ TEST_P(Windows, SumsAreExact) {
   });
 }
 
-// A lock made of compare_and_swap, and a counter that is read and written under it.
+// Uses compare_and_swap as a lock, and reads and writes a counter under this lock.
 TEST_P(Windows, SwapsAreALock) {
   constexpr int kRanks = 4;
   constexpr int kTimes = 25;
@@ -208,7 +210,7 @@ TEST_P(Windows, SwapsAreALock) {
   });
 }
 
-// Each rank updates a number in place under exclusion while others accumulate into it.
+// Each rank updates a number in place under exclusion, while others accumulate into it.
 TEST_P(Windows, ExclusiveUpdatesExcludeAccumulates) {
   constexpr int kRanks = 3;
   constexpr int kTimes = 200;
@@ -242,7 +244,7 @@ TEST_P(Windows, ExclusiveUpdatesExcludeAccumulates) {
   });
 }
 
-// A signal arrives after earlier puts; signals add up.
+// A signal arrives after the puts that were made before it. Signals are counted.
 TEST_P(Windows, SignalsFollowWhatWasPut) {
   constexpr int kRanks = 3;
   run_ranks(kRanks, [&](const Job& job) {
@@ -265,7 +267,7 @@ TEST_P(Windows, SignalsFollowWhatWasPut) {
   });
 }
 
-// One rank's random calls; the rank and the referee draw the same ones.
+// The random calls of one rank. The test draws the same calls to compute the expected result.
 struct Player {
   static constexpr uint64_t kSums = 64;
   static constexpr uint64_t kOwn = 16;
@@ -273,7 +275,8 @@ struct Player {
   int calls;
 
   uint64_t words() const { return kSums + kOwn * static_cast<uint64_t>(ranks); }
-  // add(to, at, value) updates sums, put(to, at, value) writes places of the rank's own.
+  // add(to, at, value) adds to a sum. put(to, at, value) writes an element that only this rank
+  // writes.
   template <typename Add, typename Put>
   void play(int from, const Add& add, const Put& put) const {
     std::mt19937 random(static_cast<unsigned>(from) + 17);
@@ -299,9 +302,9 @@ struct Player {
   }
 };
 
-// 10 000 random calls of all ranks on all windows. The referee knows the result, because sums
-// commute and each rank puts into its own places.
-TEST_P(Windows, KeepUpWithAReferee) {
+// All ranks make 10 000 random calls in total on all windows. The result is known, because sums
+// commute, and each element that is put has one writer.
+TEST_P(Windows, GiveTheExpectedResultOfRandomCalls) {
   for (const int ranks : {1, 2, 3, 5, 8}) {
     const Player player{ranks, 10'000 / ranks};
     const std::vector<std::vector<uint64_t>> wanted = player.wanted();
@@ -324,8 +327,8 @@ TEST_P(Windows, KeepUpWithAReferee) {
   }
 }
 
-// Ranks die half-way through random calls: only calls to them fail, with an error that names them.
-// Values that they have flushed count.
+// Ranks die half-way through random calls. Only calls that access them fail, with an error that
+// names them. Values that they have flushed are kept.
 TEST_P(Windows, ContinueWithoutDeadRanks) {
   for (const int ranks : {2, 3, 5, 8}) {
     const Player player{ranks, 4'000 / ranks};
@@ -363,7 +366,7 @@ TEST_P(Windows, ContinueWithoutDeadRanks) {
   }
 }
 
-// A rank that computes without making calls still serves requests.
+// A rank serves requests while it computes and makes no calls.
 TEST_P(Windows, AccessesCompleteWhileTheOwnerComputes) {
   settings().set("TUTTI_PROGRESS_THREAD", "1");
   std::atomic<bool> has_read = false;
@@ -384,7 +387,7 @@ TEST_P(Windows, AccessesCompleteWhileTheOwnerComputes) {
   });
 }
 
-TEST_P(Windows, RefuseWhatIsOutside) {
+TEST_P(Windows, RefuseAccessesOutside) {
   run_ranks(2, [&](const Job& job) {
     Communicator world = Communicator::init(job);
     Part<std::byte> memory(world, job.rank == 0 ? 100 : 0);
@@ -409,7 +412,7 @@ TEST_P(Windows, RefuseWhatIsOutside) {
   });
 }
 
-// A thread signals another thread of its rank, with no other rank to wake it.
+// One thread signals another thread of the same rank. No other rank can wake it.
 TEST_P(Windows, ThreadsReceiveSignalsOfTheirOwnRank) {
   for (const int ranks : {1, 2}) {
     run_ranks(ranks, [&](const Job& job) {
@@ -425,17 +428,17 @@ TEST_P(Windows, ThreadsReceiveSignalsOfTheirOwnRank) {
   }
 }
 
-// A rank that leaves without free() is named in the errors of calls to it.
+// Errors of calls that access a rank that left without free() name this rank.
 TEST_P(Windows, NameARankThatIsGone) {
   const auto errors = run_ranks_catching(3, [&](const Job& job) {
     Communicator world = Communicator::init(job);
     Part<uint32_t> memory(world, 4);
     Window& window = memory.window;
     if (job.rank == 2) return;
-    while (true) window.flush(2);  // flushes may succeed before rank 2 has left
+    while (true) window.flush(2);  // flushes may succeed until rank 2 has left
   });
   ASSERT_TRUE(errors[0].has_value() && errors[1].has_value());
-  // The first rank to notice gives up, and the other may learn of that first.
+  // The rank that notices first aborts, and the other one may see this abort first.
   const std::string told = std::string(errors[0]->what()) + errors[1]->what();
   EXPECT_THAT(told, HasSubstr("rank 2"));
   EXPECT_FALSE(errors[2].has_value());

@@ -1,4 +1,5 @@
-// Tests that a process killed at any moment of a save, and failing disks, leave the old checkpoint.
+// Tests that the old checkpoint survives if a process is killed at any moment of a save, or if
+// disks fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -24,7 +25,8 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-// Returns the status of a child process that exits with `work`'s result.
+// Runs `work` in a child process, which exits with the result of `work`. Returns the child's wait
+// status.
 int status_of(const std::function<int()>& work) {
   const pid_t pid = ::fork();
   if (pid == 0) ::_exit(work());
@@ -33,8 +35,8 @@ int status_of(const std::function<int()>& work) {
   return status;
 }
 
-// Saves in a child process that kills itself at the n-th point between two phases of the protocol,
-// on any rank. Returns the child's status.
+// Saves in a child process. It kills itself at the n-th point between two phases of the protocol,
+// counted over all ranks; n is `moment`. Returns the child's wait status.
 int save_and_die(const std::string& directory, int ranks, uint64_t step, int moment,
                  bool in_background) {
   return status_of([&] {
@@ -59,7 +61,7 @@ size_t temporaries(const std::string& directory) {
   return count;
 }
 
-// Kills a save at each point between two phases in turn. Returns the number of points.
+// Repeats the save and kills it at a later point each time. Returns the number of points.
 int kill_at_every_moment(int ranks, uint64_t old_step, uint64_t new_step,
                          bool in_background = false) {
   int moment = 0;
@@ -74,7 +76,7 @@ int kill_at_every_moment(int ranks, uint64_t old_step, uint64_t new_step,
 
     const Checkpoint found = Checkpoint::open(scratch.path());
     found.verify();
-    // The directory shows the old checkpoint until the new one is published, and never again
+    // The directory has the old checkpoint until the new one is published, and only the new one
     // afterwards.
     const bool old = found.manifest().world() == 3;
     EXPECT_TRUE(!old || old_ones == moment) << "the new one was there before";
@@ -164,7 +166,7 @@ TEST(Crash, AFileThatOneRankCannotMakeFailsAll) {
       fs::create_directory(entry.path() / "rank-0001-of-0002.safetensors");
     }
   };
-  std::once_flag once;  // the other rank waits
+  std::once_flag once;  // one rank calls it; the other waits for it
   const auto at_phase = [&](std::string_view phase) {
     if (phase == "folder made") std::call_once(once, stand_in_the_way);
   };
@@ -183,7 +185,7 @@ void fail_on_a_full_disk(bool in_background) {
       fs::create_symlink("/dev/full", entry.path() / "rank-0001-of-0002.safetensors");
     }
   };
-  std::once_flag once;  // the other rank waits
+  std::once_flag once;  // one rank calls it; the other waits for it
   const auto at_phase = [&](std::string_view phase) {
     if (phase == "folder made") std::call_once(once, fill_the_disk);
   };

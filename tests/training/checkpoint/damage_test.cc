@@ -1,4 +1,5 @@
-// Tests that truncated, altered or missing files are refused by name, with an alternative.
+// Tests that truncated, altered or missing files are refused with their names, and with the name of
+// a complete checkpoint as an alternative.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Two whole checkpoints by two ranks; the second one's files are damaged.
+// Two ranks write two complete checkpoints. The tests damage files of the second one.
 class Damage : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -28,7 +29,7 @@ class Damage : public ::testing::Test {
   std::string run() const { return scratch_.path("run"); }
   std::string file(const char* name) const { return scratch_.path("run/step-00000002/") + name; }
 
-  // Returns the error of reading all tensors of the run's checkpoint, as a resumed training does.
+  // Reads all tensors of the run's checkpoint, as a resumed training does. Returns the error.
   std::string resume_error() const {
     return error_of([&] {
       const Checkpoint checkpoint = Checkpoint::open(run());
@@ -131,7 +132,8 @@ TEST_F(Damage, LatestMustNameAStep) {
   expect_sample(Checkpoint::open(run()), 2);
 }
 
-// A resuming rank reads only the parts of a file that it needs.
+// A resuming rank reads only the pieces that it needs, so that damage to other pieces does not
+// matter.
 TEST_F(Damage, WholePiecesOfADamagedFileAreRead) {
   const Checkpoint whole = Checkpoint::open(run());
   const TensorEntry& last = whole.manifest().tensors.back();
@@ -211,7 +213,7 @@ TEST_F(Damage, VerifyReadsAllFiles) {
   EXPECT_THAT(error_of([&] { checkpoint.verify(); }), HasSubstr(kFiles[2]));
 }
 
-// --- manifests with a correct checksum, by strangers or by a later version ---
+// --- manifests that have a correct checksum, but are malicious or of a later version ---
 
 std::string with_checksum(const std::string& rest) {
   return cat("{\"xxh3_64\": \"", checksum_of(std::as_bytes(std::span(rest))), "\",\n", rest);
@@ -274,7 +276,7 @@ TEST(Manifest, InconsistentManifestsAreRefused) {
       HasSubstr("the/file"));
 }
 
-// The format that was written before slices were introduced.
+// The format as it was before slices were introduced.
 TEST(Manifest, VersionOneIsRead) {
   const Manifest manifest = parse_manifest(
       with_checksum(R"("format":"tutti-checkpoint","version":1,"step":3,"model":"m","state":{},
@@ -286,7 +288,7 @@ TEST(Manifest, VersionOneIsRead) {
   EXPECT_EQ(manifest.tensors[0].slices,
             (std::vector<StoredSlice>{{Slice({2, 8}), {{0, 9, 0}, {9, 7, 1}}}}));
   EXPECT_EQ(manifest.tensors[1].slices, std::vector<StoredSlice>{});
-  // It is also written if nothing is cut, so that older programs can read it.
+  // Version 1 is also written if no tensor is cut, so that older programs can read the file.
   EXPECT_NE(to_text(manifest).find("\"version\": 1"), std::string::npos);
 }
 

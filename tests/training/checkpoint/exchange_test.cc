@@ -89,7 +89,7 @@ TEST(Export, LeavesNothingWhereItFails) {
               HasSubstr("cannot be exported as i32"));
 }
 
-// Width 2: Conv1D stores 2 inputs x 6 outputs, row by row.
+// Conv1D of width 2 stores a matrix of 2 inputs x 6 outputs, row by row.
 TEST(Import, TransposesLinearLayersOfHuggingFaceGpt2) {
   for (const std::string prefix : {"", "transformer."}) {
     const Scratch scratch;

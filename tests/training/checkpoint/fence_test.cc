@@ -1,5 +1,5 @@
-// Tests two writers of different memberships in one directory: one of them publishes, and nothing
-// that either has published is lost, at whatever moment the other one interferes or dies.
+// Tests two writers with different memberships in one directory. One of them continues to publish,
+// and no published step is lost, whenever the other writer interferes or dies.
 //
 // "On another host" means a file system whose locks are local to the host: the second writer's lock
 // file is a separate one.
@@ -45,7 +45,7 @@ class Fences : public ::testing::Test {
  protected:
   std::string path() const { return scratch_.path("run"); }
 
-  // Starts a writer on another host in the directory.
+  // Starts a writer in the directory, as if on another host.
   std::unique_ptr<RunDirectory> begin(const WriterHistory& history) const {
     fs::remove(path() + "/" + kLockFile);
     auto directory =
@@ -92,8 +92,8 @@ TEST_F(Fences, SurvivorsTakeOverAndTheOldWriterIsRefused) {
   EXPECT_THAT(refusal(kAsAll), HasSubstr(kRefusal)) << "an older membership";
 }
 
-// Both refused writers follow the same membership as `left`. The second one has observed another
-// death since.
+// Both refused writers continue the same membership as `left`, but the second one has observed one
+// more death.
 TEST_F(Fences, OnePartOfAJobContinues) {
   begin(kAsAll);
   const auto left = begin(kAsLeft);
@@ -109,8 +109,8 @@ TEST_F(Fences, OnePartTakesADirectoryThatNobodyHadBegun) {
   EXPECT_THAT(refusal({.writers = {kAll, kRight}}), HasSubstr(kRefusal));
 }
 
-// A session that failed without losing a rank restarts with the same membership. It keeps the
-// directory's fence number.
+// A session that failed without the loss of a rank restarts with the same membership. The fence
+// number of the directory stays the same.
 TEST_F(Fences, TheSameMembersMayBeginAgain) {
   begin(kAsLeft);
   const uint64_t number = read_fence(path())->number;
@@ -128,8 +128,8 @@ TEST_F(Fences, AStartAfterAnotherTakesOverForGood) {
   EXPECT_EQ(save(*second, 30), "");
 }
 
-// With locks shared by all hosts, a holder that was cut off does not prevent the others from
-// continuing.
+// Locks are shared by all hosts here. A writer that was cut off from the others still holds the
+// lock, and does not prevent them from continuing.
 TEST_F(Fences, TheLockOfAWriterThatIsPassedOverIsTaken) {
   const RunStart resume{.resume = true, .or_new = true};
   RunDirectory all(path(), resume, kAsAll);
@@ -160,7 +160,7 @@ TEST_F(Fences, AFenceThatIsDamagedIsAnError) {
 
 // --- at every moment ---
 
-// The writer of each step that save() has reported as published.
+// For each step, the writer whose save() succeeded.
 using Published = std::map<int64_t, Writer>;
 
 void expect_all_there(const std::string& path, const Published& published) {
@@ -174,15 +174,16 @@ void expect_all_there(const std::string& path, const Published& published) {
 
 class Moments : public Fences {
  protected:
-  // Publishes two steps from `step` on, by the surviving ranks.
+  // The surviving ranks publish the steps `step` and `step` + 10.
   void proceed(RunDirectory& left, int64_t step, Published& published) const {
     for (const int64_t each : {step, step + 10}) {
       EXPECT_EQ(save(left, static_cast<uint64_t>(each)), "");
       published[each] = kLeft;
     }
   }
-  // All ranks publish the steps `before` and then step 20. At each moment of step 20's save, the
-  // surviving ranks take over: from the newest step or, with `again`, from before step 20.
+  // All ranks publish the steps `before`, then step 20. At each moment of the save of step 20, the
+  // surviving ranks take over. They resume from the newest step or, with `again`, from a step
+  // before 20.
   void take_over_at_every_moment(const std::vector<uint64_t>& before, bool again) const {
     int refused = 0, in_time = 0, moment = 0;
     for (bool reached = true; reached; ++moment) {

@@ -1,4 +1,4 @@
-// Tests that data saved by any number of owners is read by any other number, bit for bit.
+// Tests that data saved by any number of owners is read by any other number of owners, bit for bit.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -12,7 +12,7 @@
 namespace tutti::training {
 namespace {
 
-// Checks the bits read by `ranks` owners, joined by name.
+// Reads with `ranks` owners, joins the tensors by name and checks their bits.
 void expect_read_by_owners(const Checkpoint& checkpoint, int ranks, uint64_t seed) {
   const std::vector<ParameterSpec> specs = sample_specs();
   const Layout layout =
@@ -67,7 +67,7 @@ TEST(RoundTrip, AnyRangeIsReadAcrossTheEndsOfPieces) {
   }
 }
 
-// Every kind of number, so that rounding, overflow and subnormals matter.
+// The values include subnormals and values that overflow or are rounded in the other types.
 TEST(RoundTrip, ValuesAreConvertedToTheTypeThatIsAskedFor) {
   const Scratch scratch;
   save_sample_well(scratch.path("run"), 2, 3);

@@ -1,5 +1,5 @@
 // Tests that a directory belongs to one run and one job: who may write, where a run resumes, and
-// what is set aside.
+// which steps are set aside.
 #include "training/checkpoint/run_directory.h"
 
 #include <gmock/gmock.h>
@@ -51,7 +51,7 @@ class Directory : public ::testing::Test {
   std::string run_of(int64_t step) const {
     return Checkpoint::open(path(step_name(step))).manifest().run;
   }
-  // Begins a run; returns what that prints.
+  // Begins a run; returns the text that it prints.
   std::string begin(const RunStart& start) const {
     ::testing::internal::CaptureStderr();
     RunDirectory(path(), start).begin();
@@ -75,7 +75,7 @@ TEST_F(Directory, ARunHasOneIdentityInAllOfItsStepsAndResumes) {
   EXPECT_EQ(run_of(3), run_of(1));
 }
 
-// Launchers that restart ranks rely on this.
+// Launchers restart ranks with the same command, and rely on this.
 TEST_F(Directory, DirectoriesWithoutAStepMayBeResumedAsANewRun) {
   EXPECT_THAT(refusal(kResume), HasSubstr("there is no directory"));
   EXPECT_FALSE(RunDirectory::check(path(), kResumeOrNew));
@@ -146,7 +146,7 @@ TEST_F(Directory, LosesTheCompanionsOfARunThatIsOverwrittenWithItsSteps) {
   save(kResume, {2});
   EXPECT_EQ(read_bytes(kept), "old");
   {
-    RunDirectory directory(path(), kOverwrite);  // a run that dies before its first step
+    RunDirectory directory(path(), kOverwrite);  // this run dies before its first step
     directory.begin();
     write_bytes(directory.make_companions() + "/kept", "new");
     EXPECT_EQ(read_bytes(kept), "old");
@@ -164,7 +164,7 @@ TEST_F(Directory, PrunesItsOwnRunOnly) {
   for (const uint64_t step : {1, 2}) {
     EXPECT_THAT(save_sample(directory, {.directory = path()}, 2, step), Each(""));
   }
-  fs::copy(stranger + "/step-00000010", path("step-00000010"));  // while it runs
+  fs::copy(stranger + "/step-00000010", path("step-00000010"));  // while the job runs
   for (const uint64_t step : {3, 4, 11}) {
     EXPECT_THAT(save_sample(directory, {.directory = path()}, 2, step), Each(""));
   }
@@ -222,7 +222,8 @@ TEST_F(Directory, ResumesFromTheNewestWholeStepAndSetsDamagedOnesAside) {
 
 TEST_F(Directory, AStepThatIsWholeCountsThoughLatestDoesNotNameIt) {
   save(kNew, {10, 20});
-  write_bytes(path("latest"), "step-00000010\n");  // killed between two names
+  // As if killed after it had named step 10 in `latest` and before it named the next step.
+  write_bytes(path("latest"), "step-00000010\n");
   EXPECT_EQ(begin(kResume), "");
   EXPECT_EQ(latest_step(path()), 20);
   write_bytes(path("latest"), "nonsense");
@@ -242,12 +243,12 @@ TEST_F(Directory, GoesBackToAStepAndLosesNoLaterOne) {
   EXPECT_THAT(steps_in(path()), ElementsAre(10, 20, 30));
   EXPECT_THAT(steps_in(path("set-aside-1")), ElementsAre(30, 40));
   Checkpoint::open(path("set-aside-1/step-00000040")).verify();
-  // Sets steps aside again: the steps that were set aside before stay.
+  // Sets steps aside a second time. The steps of the first time stay where they are.
   EXPECT_THAT(begin({.resume = true, .step = 20}), HasSubstr("set-aside-2"));
   EXPECT_THAT(steps_in(path("set-aside-1")), ElementsAre(30, 40));
   EXPECT_THAT(refusal({.resume = true, .step = 25}),
               AllOf(HasSubstr("no step 25 found"), HasSubstr("10, 20")));
-  // The set-aside directory is a directory of that run.
+  // The directory of the steps that were set aside can itself be opened as a directory of that run.
   EXPECT_EQ(choose_step(path("set-aside-1"), std::nullopt).checkpoint.manifest().step, 40);
 }
 
@@ -307,7 +308,7 @@ TEST_F(Directory, NothingToResumeIsReported) {
   EXPECT_THAT(refusal(kResume), AllOf(HasSubstr("is complete; step 2: "), HasSubstr("; step 1: ")));
 }
 
-// --- the format without identities ---
+// --- the earlier format, without run identities ---
 
 void forget_the_run(const std::string& folder) {
   const std::string file = folder + "/" + kManifestFile;
@@ -332,7 +333,8 @@ TEST_F(Directory, AnEarlierFormatResumesAndGetsAnIdentity) {
   EXPECT_THAT(begin(kResume), HasSubstr("continues from step 30"));
 }
 
-// A second run had moved `latest` back: the steps that the second run had not removed are kept.
+// A second run has moved `latest` back to step 10. The later steps, which it did not remove, are
+// kept.
 TEST_F(Directory, AnEarlierFormatResumesFromLatest) {
   save(kNew, {10, 20, 30, 40});
   for (const int64_t step : {10, 20, 30, 40}) forget_the_run(path(step_name(step)));

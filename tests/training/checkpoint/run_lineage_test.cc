@@ -1,7 +1,8 @@
-// Tests jobs in one directory that are killed at any moment, restarted, rewound, mixed with other
-// runs and have files damaged: a run's newest complete step is never lost, except by --overwrite.
+// Tests random histories of jobs in one directory: jobs are killed at any moment, restarted,
+// rewound and mixed with other runs, and files are damaged. The newest complete step of a run is
+// never lost, except by --overwrite.
 //
-// LINEAGE_ROUNDS sets the number of random histories, LINEAGE_SEED selects them.
+// LINEAGE_ROUNDS is the number of random histories, LINEAGE_SEED their seed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -64,7 +65,7 @@ class Story {
     count(start, status);
   }
 
-  // Checks that the history covered all kinds of events.
+  // Expects each kind of event to have occurred in the history.
   void expect_of_all_kinds() const {
     EXPECT_GT(killed_, 0);
     EXPECT_GT(finished_, 0);
@@ -79,7 +80,7 @@ class Story {
  private:
   static constexpr int kRefused = 3;
   static constexpr int kBroken = 4;
-  using Newest = std::map<std::string, int64_t>;  // by run
+  using Newest = std::map<std::string, int64_t>;  // run -> its newest step
 
   int any(int below) { return static_cast<int>(random_() % static_cast<unsigned>(below)); }
 
@@ -100,7 +101,7 @@ class Story {
     return folders;
   }
 
-  // Returns the newest step of every run, wherever it is.
+  // Returns the newest step of every run, in whatever folder it is.
   Newest newest() const {
     Newest found;
     for (const std::string& folder : folders()) {
@@ -175,7 +176,8 @@ class Story {
     return {.overwrite = kind == 9};
   }
 
-  // Runs a child process that saves some steps and is often killed. Returns the child's status.
+  // Starts a child process that saves some steps, and often kills it. Returns the child's wait
+  // status.
   int play(const RunStart& start) {
     const int ranks = 1 + any(3);
     const int steps = 1 + any(4);

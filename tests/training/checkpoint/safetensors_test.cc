@@ -1,4 +1,4 @@
-// Tests the format as others define it, and the refusal of invalid files.
+// Tests that files of other programs are read, and that invalid files are refused.
 #include "training/checkpoint/safetensors.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// Returns a file with this header and `data` bytes of data.
+// Returns a file that consists of this header and `data` bytes.
 std::string file_of(const std::string& header, size_t data) {
   const uint64_t length = header.size();
   std::string text(sizeof length, '\0');
@@ -108,8 +108,8 @@ TEST_F(Safetensors, FilesAsOthersWriteThemAreRead) {
   EXPECT_EQ(header_error("{}        ", 0), "");
   EXPECT_EQ(header_error(R"({"__metadata__":{}})", 0), "");
   EXPECT_EQ(header_error(R"({"m":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}})", 2), "");
-  // The tensors are not in the order of their bytes, one is at an odd address, and an empty one is
-  // in between.
+  // The header does not list the tensors in the order of their bytes. One tensor is at an odd
+  // address, and an empty one is between the others.
   EXPECT_EQ(header_error(R"({"b":{"dtype":"F32","shape":[1],"data_offsets":[3,7]},
                              "n":{"data_offsets":[3,3],"shape":[3,0],"dtype":"I64"},
                              "a":{"dtype":"I8","shape":[3],"data_offsets":[0,3]}})",
@@ -122,7 +122,8 @@ TEST_F(Safetensors, FilesAsOthersWriteThemAreRead) {
   EXPECT_EQ(file.tensors()[2].info.name, "b");
 }
 
-// x has type F32, shape [2] and bytes 0 to 8 of 8, unless stated here.
+// A header with an error. Except for the error, tensor x has type F32, shape [2] and bytes 0 to 8
+// of 8.
 struct Hostile {
   std::string header;
   size_t data;
@@ -226,7 +227,7 @@ TEST_F(Safetensors, EveryTruncationIsRefused) {
   }
 }
 
-// Any alteration is refused, or gives tensors that lie within the file and fit their shapes.
+// An altered header is refused, or its tensors are within the file and fit their shapes.
 TEST_F(Safetensors, AlteredHeadersAreRefusedOrSound) {
   const std::string good = file_of(
       R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"y":{"dtype":"I8","shape":[3],"data_offsets":[8,11]}})",
@@ -260,7 +261,7 @@ TEST_F(Safetensors, AlteredHeadersAreRefusedOrSound) {
       ASSERT_THAT(said, HasSubstr(path()));
     }
   }
-  EXPECT_GT(sound, 10);  // a changed name does no harm
+  EXPECT_GT(sound, 10);  // for example, if a name was changed
   EXPECT_LT(sound, 3000);
 }
 

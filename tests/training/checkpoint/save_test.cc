@@ -1,4 +1,4 @@
-// Tests the files that a save leaves in the directory, and the saves that are refused.
+// Tests which files a save leaves in the directory, and which saves are refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,8 +77,8 @@ TEST(Save, RemovesWhatDeadRunsLeftAndNothingElse) {
                                    "step-00000001", ".step-9.tmp-0badcafe", "notes.tmp-1"));
 }
 
-// Saves one tensor of ten elements from two ranks that contribute these ranges. Returns the ranks'
-// errors.
+// Saves a tensor of ten elements from two ranks: the first has the elements before `end_of_first`,
+// the second those from `start_of_second`. Returns each rank's error.
 std::vector<std::string> save_ranges(const std::string& directory, int64_t end_of_first,
                                      int64_t start_of_second, std::vector<int64_t> second_shape) {
   const std::vector<float> values(16);
@@ -112,8 +112,8 @@ TEST(Save, RefusesPiecesThatAreNotTheWholeOnce) {
   EXPECT_THAT(save_ranges(scratch.path(), 5, 5, {10}), Each(""));
 }
 
-// Saves from a 2 x 2 grid of ranks: the columns of a 4 x 6 matrix are cut, and two ranks own each
-// half. Returns the ranks' errors.
+// Saves a 4 x 6 matrix from four ranks. `halves` cut the columns in two, and two ranks own each
+// half. Returns each rank's error.
 std::vector<std::string> save_columns(const std::string& directory,
                                       const std::vector<Slice>& halves) {
   RunDirectory run(directory, {.resume = true});
@@ -150,7 +150,7 @@ TEST(Save, SlicesAreReadAsTheWhole) {
       ASSERT_EQ(values.back(), -1.0F) << "written beyond the end";
     }
   }
-  // Reads other slices of the same tensor: rows 1 and 3.
+  // Reads the same tensor with another slice: rows 1 and 3.
   const Slice rows({4, 6}, {{{1, 2}, {3, 4}}, {{0, 6}}});
   std::vector<float> values(7);
   read_slice(checkpoint, "model.x", rows, 3, tensor_at(values.data(), DType::f32, 1, 7));

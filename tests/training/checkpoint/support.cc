@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kKinds[] = {"model.", "optimizer.exp_avg.", "optimizer.exp_avg_sq."};
 
-// Exchanges data among ranks.
+// An all-gather of texts among threads.
 class Exchange {
  public:
   explicit Exchange(int ranks) : texts_(static_cast<size_t>(ranks)), barrier_(ranks) {}
@@ -78,7 +78,7 @@ std::string read_bytes(const std::string& path) {
 }
 
 void write_bytes(const std::string& path, const std::string& bytes) {
-  std::filesystem::remove(path);  // to write over a file is slow on some file systems
+  std::filesystem::remove(path);  // because overwriting a file is slow on some file systems
   std::ofstream file(path, std::ios::binary);
   file << bytes;
   ASSERT_TRUE(file) << path;
@@ -150,7 +150,7 @@ std::vector<std::string> save_sample(RunDirectory& directory, const SampleReques
       specs, {.ranks = {ranks}, .bucket_elements = bucket_elements, .first_bucket_elements = 1});
   const Json state = {{"seed", seed}, {"loss", 0.1}, {"data", {{"position", 1u << 31}}}};
   return run_ranks(ranks, [&](const Group& group) {
-    std::vector<std::vector<float>> owned;  // stays where it is: pieces point into it
+    std::vector<std::vector<float>> owned;  // not resized below, because pieces point into it
     std::vector<TensorPiece> pieces;
     const auto add = [&](const std::string& name, const ParameterSpec& spec, int64_t first,
                          int64_t count) {

@@ -1,4 +1,5 @@
-// Saves a small model's values from ranks that are threads, and checks them.
+// Fixture for tests of checkpoints: saves a small model's values from ranks that are threads, and
+// checks what was saved.
 #pragma once
 
 #include <barrier>
@@ -15,7 +16,7 @@
 
 namespace tutti::training {
 
-// A temporary directory of one test.
+// A temporary directory that is deleted at the end of the test.
 class Scratch {
  public:
   Scratch();
@@ -32,30 +33,31 @@ class Scratch {
 std::string read_bytes(const std::string& path);
 void write_bytes(const std::string& path, const std::string& bytes);
 
-// Runs on `ranks` threads; returns each one's exception text, or an empty string.
+// Runs `work` on `ranks` threads. Returns, for each rank, the text of its exception, or "".
 std::vector<std::string> run_ranks(int ranks, const std::function<void(const Group&)>& work);
 
-// Unusual shapes, including a single number and a parameter without elements.
+// Unusual shapes, including a parameter of one element and one without elements.
 std::vector<ParameterSpec> sample_specs();
 
-// Three tensors per parameter: model., optimizer.exp_avg. and optimizer.exp_avg_sq. Element i has a
-// bit pattern derived from (seed, tensor, i), including infinities and NaNs.
+// Three tensors per parameter, whose names begin with "model.", "optimizer.exp_avg." and
+// "optimizer.exp_avg_sq.". The bits of element i are a function of (seed, tensor, i); infinities
+// and NaNs occur.
 std::vector<std::string> sample_names();
 std::vector<float> sample_values(uint64_t seed, const std::string& tensor, int64_t count);
 
 struct SampleRequest {
   std::string directory;
-  std::optional<RunStart> start = {};  // none: resumes the existing run, if there is one
+  std::optional<RunStart> start = {};  // null: resumes the existing run, if there is one
   int keep = 2;
-  bool in_background = false;  // saves while the values change
+  bool in_background = false;  // changes the values while they are being saved
   std::function<void(std::string_view phase)> at_phase = [](std::string_view) {};
 };
 
-// Saves the values of `seed`, owned according to a layout for `ranks` owners, as the checkpoint of
-// step `seed` by a separate job. Returns each rank's error.
+// Starts a job, which saves the values of `seed` as the checkpoint of step `seed` and ends. The
+// parameters are divided among `ranks` owners. Returns each rank's error.
 std::vector<std::string> save_sample(const SampleRequest& request, int ranks, uint64_t seed,
                                      int64_t bucket_elements = 100);
-// Saves in an open directory, as one of several steps of a job.
+// Like the above, but saves within a running job, which has opened the directory.
 std::vector<std::string> save_sample(RunDirectory& directory, const SampleRequest& request,
                                      int ranks, uint64_t seed, int64_t bucket_elements = 100);
 // Calls save_sample() with default options; fails the test if saving fails.

@@ -35,11 +35,11 @@ class BpeTokenizerTest : public FolderTest {
   }
 };
 
-TEST_F(BpeTokenizerTest, MergesInTheOrderLearnt) {
+TEST_F(BpeTokenizerTest, MergesInTheLearntOrder) {
   const BpeTokenizer tokenizer = tiny();
   EXPECT_EQ(tokenizer.vocabulary_size(), 263u);
   EXPECT_THAT(tokenizer.encode(""), IsEmpty());
-  // "l l" before "l o": hell+o, not he+l+lo.
+  // "l l" is merged before "l o", so that the word becomes hell+o, not he+l+lo.
   EXPECT_THAT(tokenizer.encode("hello world"), ElementsAre(258, 'o', 259, 260, 'l', 'd'));
   // Repeated words; three equal pairs in a row are merged from the left.
   EXPECT_THAT(tokenizer.encode("aaa aaa aaa"), ElementsAre(261, 'a', ' ', 261, 'a', ' ', 261, 'a'));
@@ -71,7 +71,7 @@ TEST_F(BpeTokenizerTest, ReadsHuggingFacesNames) {
   EXPECT_THAT(BpeTokenizer(read_gpt2_vocabulary(path(""))).encode("hell"), ElementsAre(258));
 }
 
-TEST_F(BpeTokenizerTest, RefusesAnotherTokenizersFilesOfTheseNames) {
+TEST_F(BpeTokenizerTest, RefusesFilesOfAnotherTokenizer) {
   write("vocab.json", tiny_vocabulary().dump());
   write("merges.txt", kMerges);
   const auto refusal = [&] {

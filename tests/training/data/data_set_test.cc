@@ -16,7 +16,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Bytes 0, 1, 2 ... 199: 180 to train on, 20 held out.
+// Bytes 0, 1, 2, ..., size - 1. The last tenth is held out (20 of 200 bytes).
 Tokens counting(size_t size = 200) {
   std::vector<uint8_t> bytes(size);
   std::iota(bytes.begin(), bytes.end(), uint8_t{0});
@@ -76,7 +76,7 @@ TEST(TokenWindows, ValidateOnWhatIsHeldOut) {
   EXPECT_EQ(held_out(set, 1).samples, 1);
 }
 
-TEST(TokenWindows, ATextMustHaveOne) {
+TEST(TokenWindows, RefusesATextWithoutAWindow) {
   EXPECT_EQ(TokenWindows(counting(), 19, 1).validation_size(), 1u) << "20 tokens just do";
   EXPECT_THAT(error_of([] { const TokenWindows set(counting(), 20, 1); }),
               AllOf(HasSubstr("180 tokens and 20 for validation is shorter than the context of 20"),
@@ -166,7 +166,7 @@ TEST_F(TokensTest, DocumentsBeginWithTheEndOfTextBeforeThem) {
               AllOf(HasSubstr("document boundaries"), HasSubstr("--eot")));
 }
 
-TEST_F(TokensTest, WhatIsNotToBePredictedIsNoTarget) {
+TEST_F(TokensTest, UnpredictedTokensAreNoTargets) {
   std::vector<int32_t> tokens(200, 1);
   for (size_t i = 0; i < tokens.size(); i += 2) tokens[i] = unpredicted(2);
   TokenWriter writer(path("a.bin"),

@@ -14,7 +14,7 @@
 
 namespace tutti::training {
 
-// Returns the text of an Error; "no error" if there is none.
+// Returns the text of the Error that `call` throws, or "no error".
 inline std::string error_of(const std::function<void()>& call) {
   try {
     call();

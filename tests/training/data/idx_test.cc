@@ -47,7 +47,7 @@ TEST_F(IdxTest, ReadsPlainAndCompressedFiles) {
   }
 }
 
-TEST_F(IdxTest, SaysWhatIsWrong) {
+TEST_F(IdxTest, NamesTheError) {
   expect_refused(path("absent"), "No such file");
   expect_refused(write("a", ""), "ends inside its header");
   expect_refused(write("a", kImages.substr(0, 3)), "ends inside its header");
@@ -68,7 +68,7 @@ TEST_F(IdxTest, SaysWhatIsWrong) {
   expect_refused(write("a", huge), "but the file has 12");
 }
 
-TEST_F(IdxTest, SaysThatCompressedDataIsDamaged) {
+TEST_F(IdxTest, NamesDamagedCompressedData) {
   const std::string file = write_gzip("a", kImages);
   const std::string good = read("a");
   expect_refused(write("a", good.substr(0, good.size() - 6)), "end of file");

@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 
 class ImageSetTest : public FolderTest {
  protected:
-  // Consecutive byte values from `first`.
+  // Writes consecutive byte values, beginning with `first`.
   void write_idx(const std::string& name, const std::vector<int>& dimensions, int first = 0) const {
     std::string content = {0, 0, 8, static_cast<char>(dimensions.size())};
     int count = 1;

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 TEST(LoaderTest, HandsOutInOrderWhoeverMadeIt) {
   for (const int workers : {0, 1, 2, 5}) {
     for (const int depth : {1, 2, 3, 8}) {
-      // A type without copy and default construction.
+      // The item type can be moved, but neither copied nor default-constructed.
       Loader<std::unique_ptr<uint64_t>> loader(
           [](uint64_t index) { return std::make_unique<uint64_t>(index * index); }, 10, 200,
           workers, depth);
@@ -129,7 +129,7 @@ TEST(LoaderTest, StopsWithWorkLeft) {
   EXPECT_LE(begun, 9u);
 }
 
-TEST(LoaderTest, AWorkerThatIsAtItIsWaitedFor) {
+TEST(LoaderTest, WaitsForAWorkerThatIsMakingAnItem) {
   std::latch begun(1);
   std::latch may_end(1);
   std::atomic<bool> ended = false;
@@ -157,12 +157,12 @@ TEST(LoaderTest, ResumesAtAnyIndex) {
   EXPECT_EQ(second.next(), 6u);
 }
 
-TEST(LoaderTest, NothingToLoad) {
+TEST(LoaderTest, AcceptsAnEmptyRange) {
   Loader<int> loader([](uint64_t) { return 1; }, 5, 5, 2, 1);
   EXPECT_FALSE(loader.next().has_value());
 }
 
-TEST(LoaderTest, RefusesWrongNumbers) {
+TEST(LoaderTest, RefusesInvalidNumbers) {
   const auto refusal = [](uint64_t first, uint64_t end, int workers, int depth) {
     return error_of([&] { Loader<int>([](uint64_t) { return 1; }, first, end, workers, depth); });
   };

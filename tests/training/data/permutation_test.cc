@@ -36,16 +36,17 @@ TEST(PermutationTest, WorksOnHugeSets) {
   }
 }
 
-// All 6 orders of 3 elements are equally frequent: 1 000 each are expected of 6 000 keys, with a
-// standard deviation of 29.
-TEST(PermutationTest, EveryOrderIsAsLikely) {
+// All 6 orders of 3 elements are equally frequent: of 6 000 keys, 1 000 are expected to give each
+// order, with a standard deviation of 29.
+TEST(PermutationTest, AllOrdersAreEquallyLikely) {
   std::map<std::vector<uint64_t>, int> times;
   for (uint64_t key = 0; key < 6000; ++key) ++times[order(key, 3)];
   EXPECT_EQ(times.size(), 6u);
   for (const auto& [places, count] : times) EXPECT_NEAR(count, 1000, 120);
 }
 
-// An index's new position is uniform, and so is the distance of neighbours (both modulo 10).
+// The new position of an index is uniform, and so is the distance between the new positions of two
+// neighbours (both modulo 10).
 TEST(PermutationTest, PlacesAndDistancesAreUniform) {
   constexpr uint64_t kSize = 10;
   std::vector<int> places(kSize);

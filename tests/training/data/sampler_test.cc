@@ -41,7 +41,7 @@ TEST(SamplerTest, AnEpochHasEveryExampleOnce) {
   }
 }
 
-// The ranks of a run: rank r of p takes the indices congruent to r modulo p.
+// Rank r of p ranks takes the indices that are congruent to r modulo p.
 TEST(SamplerTest, RanksTakeDisjointSamplesAndAllOfThem) {
   for (const uint64_t size : kSizes) {
     const Sampler sampler({{.size = size}}, 1);
@@ -71,7 +71,7 @@ TEST(SamplerTest, IsReshuffledByEpochSeedAndDataSet) {
       << "its own order, whatever other data sets there are";
 }
 
-// There is no state: any order of calls, and a new sampler, give the same samples.
+// The sampler has no state, so that any order of calls, and a new sampler, give the same samples.
 TEST(SamplerTest, RandomAccessEqualsSequential) {
   const std::vector<SampledSet> sets = {{17, 0.5}, {64, 0.3}, {5, 0.2}};
   const Sampler sampler(sets, 3);
@@ -85,8 +85,8 @@ TEST(SamplerTest, RandomAccessEqualsSequential) {
   }
 }
 
-// Expects that at any moment each data set's count is within 1 + `slack` of its share, over several
-// cycles, and that each set has its own epochs, independent of the others.
+// Expects each data set's count to be within 1 + `slack` of its share at any moment, over several
+// cycles, and each data set to have its own epochs, independent of the other sets.
 void expect_shares(const std::vector<double>& weights, uint64_t samples, double slack = 0) {
   std::vector<SampledSet> sets;
   sets.reserve(weights.size());
@@ -123,8 +123,8 @@ TEST(SamplerTest, SharesAreExactAtEveryMoment) {
 }
 
 TEST(SamplerTest, SharesThatNoCycleHasAreRounded) {
-  // A cycle of 2^20 turns rounds each share by at most half a turn, which within the first cycle is
-  // at most half a sample.
+  // The shares are rounded to multiples of 2^-20. In the first 2^20 samples, a count is therefore
+  // off by at most half a sample.
   expect_shares({std::sqrt(2), 1, std::acos(-1.0)}, 300000, 0.5);
 }
 
@@ -149,9 +149,10 @@ TEST(SamplerTest, CountsWhatItHasTaken) {
   }
 }
 
-// Brown et al., Language models are few-shot learners, 2020, table 2.2, with one sample per million
-// tokens: the paper states 0.44, 2.9, 1.9, 0.43 and 3.4 epochs for 300 billion tokens. Its weights,
-// which are rounded and sum to 101 %, imply 0.43, 3.4, 2.0, 0.43 and 3.0.
+// The weights are those of GPT-3 (Brown et al., Language models are few-shot learners, 2020, table
+// 2.2), with one sample per million tokens. The paper states 0.44, 2.9, 1.9, 0.43 and 3.4 epochs
+// for 300 billion tokens; its weights, which are rounded and sum to 101 %, imply 0.43, 3.4, 2.0,
+// 0.43 and 3.0.
 TEST(SamplerTest, MixesDataAsForGpt3) {
   const Sampler sampler({{.size = 410'000, .weight = 60},
                          {.size = 19'000, .weight = 22},
@@ -161,11 +162,11 @@ TEST(SamplerTest, MixesDataAsForGpt3) {
                         1);
   const std::vector<uint64_t> taken = sampler.taken(300'000);
   const uint64_t wanted[] = {178'218, 65'347, 23'762, 23'762,
-                             8'911};  // out of 300 000, by weight / 101
+                             8'911};  // samples out of 300 000, in proportion to the weights
   for (size_t i = 0; i < 5; ++i) {
     EXPECT_NEAR(static_cast<double>(taken[i]), static_cast<double>(wanted[i]), 1) << i;
   }
-  std::map<size_t, uint64_t> epochs;  // by data set: the last epoch that has begun
+  std::map<size_t, uint64_t> epochs;  // data set -> the last epoch that has begun
   for (uint64_t i = 0; i < 300'000; ++i) {
     const Sample sample = sampler.sample(i);
     epochs[sample.data_set] = std::max(epochs[sample.data_set], sample.epoch);

@@ -65,7 +65,7 @@ TEST(ShapeSetTest, IsAFunctionOfItsSeed) {
   EXPECT_NE(fingerprint({.seed = 1}, true), fingerprint({.seed = 1}, false));
 }
 
-// The class is the shape that covers most of the image, never the background.
+// The class is the shape that covers most of the image. It is never the background.
 TEST(ShapeSetTest, AWholeImageHasOneClass) {
   const ShapeSet set({.height = 16, .width = 16, .count = 50}, false);
   const ShapeSet pixels({.height = 16, .width = 16, .count = 50}, true);

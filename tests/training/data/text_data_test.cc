@@ -73,7 +73,7 @@ TEST_F(LoadTextTest, HoldsOutTheLastTenth) {
   EXPECT_EQ(text.validation_size(), 20u);
 }
 
-TEST_F(LoadTextTest, SaysWhatIsWrong) {
+TEST_F(LoadTextTest, NamesTheError) {
   const std::string missing = folder_ / "missing";
   EXPECT_THAT(error_of({missing}), HasSubstr(missing));
   EXPECT_THAT(error_of({missing}), HasSubstr("No such file"));
@@ -92,7 +92,7 @@ std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), t
 TEST(BigramEntropyTest, KnownTextsHaveKnownEntropy) {
   EXPECT_EQ(bigram_entropy({}), 0);
   EXPECT_EQ(bigram_entropy(bytes_of("abababab")), 0);
-  // After a: b, c, b, c; after b and c: a.
+  // After a come b, c, b and c; after b and after c comes a.
   EXPECT_NEAR(bigram_entropy(bytes_of("abacabaca")), 0.5 * std::log(2), 1e-12);
 }
 

@@ -38,7 +38,7 @@ TEST_F(TextFilesTest, SortsFilesAndLooksIntoDirectories) {
   }
 }
 
-// As in a hub's cache, where each file is a link.
+// In the cache of the Hugging Face hub, each file is a link.
 TEST_F(TextFilesTest, FollowsLinks) {
   std::filesystem::create_directories(path("blobs"));
   std::filesystem::create_directories(path("snapshot"));
@@ -57,7 +57,7 @@ TEST_F(TextFilesTest, FollowsLinks) {
                       ": 1 file is read; skipped: more (a directory), none (a dangling link)")));
 }
 
-TEST_F(TextFilesTest, LeavesOutWhatIsNoData) {
+TEST_F(TextFilesTest, SkipsFilesThatAreNoData) {
   std::filesystem::create_directory(path("d"));
   for (const char* name : {"train.txt~", "dataset_info.json", "state.json", "README.md",
                            ".gitattributes", ".nfs0001", "LICENSE"}) {
@@ -105,7 +105,7 @@ TEST_F(TextFilesTest, TakesTheTextsOutOfJsonLines) {
   const std::string file = write(
       "a.jsonl", "{\"id\": 1, \"text\": \"one\\ntwo\"}\n\n{\"text\": \"é\"}\r\n{\"text\":\"\"}");
   EXPECT_EQ(text_in(file), "one\ntwo\né\n\n");
-  // Lines longer than a block.
+  // The text is longer than a block of the reader.
   const std::string longest(3'000'000, 'x');
   EXPECT_EQ(text_in(write("b.jsonl", "{\"text\":\"" + longest + "\"}\n")), longest + "\n");
 }
@@ -155,7 +155,7 @@ TEST_F(TextFilesTest, PromptsAreNoTexts) {
   EXPECT_THAT(error_of([&] { text_in(file); }), HasSubstr("tutti tokenize"));
 }
 
-TEST_F(TextFilesTest, SaysWhatIsWrong) {
+TEST_F(TextFilesTest, NamesTheError) {
   const auto refusal = [](const std::string& file) {
     return error_of([&] { find_text_files({file}); });
   };

@@ -8,7 +8,7 @@
 
 namespace tutti::training {
 
-// Returns GPT-2's character for a byte.
+// Returns the UTF-8 text of the character by which GPT-2's vocabulary represents a byte.
 inline std::string character_of(int byte) {
   static const std::vector<int> code_points = [] {
     std::vector<int> points(256);
@@ -24,7 +24,7 @@ inline std::string character_of(int byte) {
   return {static_cast<char>(0xc0 | point >> 6), static_cast<char>(0x80 | (point & 0x3f))};
 }
 
-// The tokens after bytes 0 to 255, which are tokens with their own numbers.
+// The tokens after the 256 single-byte tokens; the ID of a byte's token is the byte.
 inline const std::vector<std::string> kMore = {"he", "ll", "hell", "Ġw", "or", "aa", "lo"};
 inline constexpr const char* kMerges = "#version: 0.2\nh e\nl l\nhe ll\nĠ w\no r\na a\nl o\n";
 

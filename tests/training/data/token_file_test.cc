@@ -21,7 +21,7 @@ using ::testing::IsEmpty;
 
 constexpr TokenFormat kGpt2{.vocabulary = 50257, .end_of_text = 50256};
 
-// Returns a file in the format of llm.c, written by hand.
+// Returns the bytes of a file in llm.c's format.
 std::string token_file(std::vector<int32_t> header, const std::vector<uint16_t>& tokens) {
   header.resize(256);
   std::string bytes(header.size() * 4 + tokens.size() * 2, '\0');
@@ -62,7 +62,7 @@ TEST_F(TokenFileTest, OutlivesTheFilesNameAndMoves) {
   EXPECT_THAT(second.tokens(), ElementsAre(7, 8, 9));
 }
 
-TEST_F(TokenFileTest, SaysThatAFileWasCutWhileItWasRead) {
+TEST_F(TokenFileTest, ReportsAFileThatIsCutWhileItIsRead) {
   const std::string name =
       write("a.bin", token_file({20240520, 1, 5000}, std::vector<uint16_t>(5000, 7)));
   const TokenFile file(name);
@@ -78,7 +78,7 @@ TEST_F(TokenFileTest, SaysThatAFileWasCutWhileItWasRead) {
   file.read(990, tokens);
 }
 
-TEST_F(TokenFileTest, RefusesWhatIsMalformed) {
+TEST_F(TokenFileTest, RefusesMalformedFiles) {
   const std::string good = token_file({20240520, 1, 2}, {7, 8});
   expect_refused("", "the file has 0 bytes, but its header alone requires 1024");
   expect_refused(good.substr(0, 1023), "the file has 1023 bytes");
@@ -145,7 +145,7 @@ TEST_F(TokenFileTest, LlmcHeadersDetermineTheFormat) {
   EXPECT_EQ(format({20240801, 7}, {1, 1}).end_of_text, 128000);
 }
 
-// A sparse file that is too large to be read whole.
+// Uses a sparse file that is too large to be read completely.
 TEST_F(TokenFileTest, SamplesBlocksAllOverALargeFile) {
   const int32_t count = 100'000'000;
   const auto summary = [&](uint64_t place, char low) {
@@ -163,7 +163,7 @@ TEST_F(TokenFileTest, SamplesBlocksAllOverALargeFile) {
   EXPECT_NE(summary(count - 1, 1).fingerprint, summary(count - 1, 2).fingerprint);
 }
 
-// A vocabulary must be large enough for tokens that sampled blocks do not show.
+// The vocabulary must be large enough even for tokens outside the sampled blocks.
 TEST_F(TokenFileTest, ReadsAllOfALargeFileOfAnotherTokenizer) {
   const uint64_t count = 10'000'000;
   const auto vocabulary = [&](uint32_t first, uint32_t hidden) {
@@ -175,7 +175,8 @@ TEST_F(TokenFileTest, ReadsAllOfALargeFileOfAnotherTokenizer) {
       file.write(reinterpret_cast<const char*>(&token), sizeof token);
     };
     put(0, first);
-    put(25'000, hidden);  // after the first block of 64 KiB, and before the second
+    // A position after the first block of 64 KiB and before the second sampled one.
+    put(25'000, hidden);
     file.close();
     return TokenFile(name).summary().format.vocabulary;
   };
@@ -209,7 +210,7 @@ TEST_F(TokenFileTest, AnOlderFileStaysUntilTheEnd) {
   EXPECT_EQ(files(), 1u) << "given up, so nothing is left";
 }
 
-TEST_F(TokenFileTest, TheWriterRefusesWhatIsNoFile) {
+TEST_F(TokenFileTest, TheWriterRefusesInvalidFiles) {
   EXPECT_THAT(error_of([&] { TokenWriter writer(path("absent/a.bin"), kGpt2); }),
               AllOf(HasSubstr(path("absent/a.bin")), HasSubstr("No such file")));
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
@@ -217,7 +218,7 @@ TEST_F(TokenFileTest, TheWriterRefusesWhatIsNoFile) {
               AllOf(HasSubstr(path("pipe")), HasSubstr("not a regular file")));
 }
 
-TEST_F(TokenFileTest, TheWriterSaysThatTheDiskIsFull) {
+TEST_F(TokenFileTest, TheWriterReportsAFullDisk) {
   // A link to the device that is always full represents a full disk.
   std::filesystem::create_symlink("/dev/full", path("a.bin.partial"));
   TokenWriter writer(path("a.bin"), kGpt2);

@@ -35,7 +35,7 @@ class TokenizeFilesTest : public FolderTest {
     return file.tokens();
   }
 
-  std::vector<uint64_t> shown_;  // progress
+  std::vector<uint64_t> shown_;  // the reported progress
 };
 
 TEST_F(TokenizeFilesTest, JoinsFilesAndCounts) {
@@ -55,7 +55,7 @@ TEST_F(TokenizeFilesTest, HoldsOutTheLastBytes) {
   EXPECT_THAT(tokens("val.bin"), ElementsAre('n', 'o')) << "a tenth of 25 bytes, rounded down";
 }
 
-// Every word is a token, together with the space before it.
+// Makes one token of each word and the space before it.
 class WordTokenizer final : public Tokenizer {
  public:
   using Tokenizer::encode;
@@ -80,7 +80,7 @@ class WordTokenizer final : public Tokenizer {
   WordSplitter splitter_;
 };
 
-// Text of several blocks, with words that straddle blocks.
+// The text has several blocks, and some words straddle two blocks.
 TEST_F(TokenizeFilesTest, PiecesDoNotCutWords) {
   std::string text;
   std::vector<int32_t> lengths;
@@ -88,7 +88,7 @@ TEST_F(TokenizeFilesTest, PiecesDoNotCutWords) {
     lengths.push_back(static_cast<int32_t>(2 + i % 97));
     text += " " + std::string(1 + i % 97, 'x');
   }
-  // The second file continues the first one's last word.
+  // The file boundary cuts a word, which the second file continues.
   const size_t half = text.size() / 2;
   const std::vector<std::string> paths = {write("a", text.substr(0, half)),
                                           write("b", text.substr(half))};
@@ -139,7 +139,7 @@ class DocumentsTest : public TokenizeFilesTest {
  protected:
   static constexpr int32_t kEnd = 256;
 
-  // Bytes, and an end-of-text token.
+  // A token for each byte, and an end-of-text token.
   class Tokens final : public Tokenizer {
    public:
     using Tokenizer::encode;

@@ -1,4 +1,5 @@
-// The fixtures contain the results of Hugging Face's `tokenizers`: make_tokenizer_fixtures.py.
+// The fixtures, made by make_tokenizer_fixtures.py, contain the results of Hugging Face's
+// `tokenizers`.
 #include "training/data/tokenizer_json.h"
 
 #include <gmock/gmock.h>
@@ -54,7 +55,7 @@ TEST_F(TokenizerJsonTest, MakesTheTokensOfHuggingFace) {
   }
 }
 
-TEST_F(TokenizerJsonTest, NullIsAsGoodAsAbsent) {
+TEST_F(TokenizerJsonTest, NullEqualsAbsent) {
   for (const auto& [name, fixture] : fixtures_) {
     for (const char* part : {"model", "pre_tokenizer"}) {
       for (const char* key : {"fuse_unk", "ignore_merges", "byte_fallback", "add_prefix_space",
@@ -75,7 +76,7 @@ TEST_F(TokenizerJsonTest, NullIsAsGoodAsAbsent) {
   }
 }
 
-TEST_F(TokenizerJsonTest, PiecesTogetherAreTheSameAsApart) {
+TEST_F(TokenizerJsonTest, SeparatePiecesGiveTheSameTokens) {
   for (const auto& [name, fixture] : fixtures_) {
     const BpeTokenizer tokenizer = made(name);
     std::vector<std::string> texts;
@@ -108,7 +109,8 @@ TEST_F(TokenizerJsonTest, TextsMayBeCut) {
   }
 }
 
-// Includes invalid UTF-8, which Python's strings cannot represent.
+// The bytes include invalid UTF-8, which Python's strings, and therefore the fixtures, cannot
+// contain.
 TEST_F(TokenizerJsonTest, BytesComeBack) {
   for (const std::string name : {"gpt2", "llama3", "digits", "metaspace"}) {
     const BpeTokenizer tokenizer = made(name);
@@ -146,8 +148,8 @@ TEST_F(TokenizerJsonTest, KnowsTheEndOfText) {
   EXPECT_EQ(made("llama3").end_of_text(), 1);
 }
 
-// `transformers` adds these tokens around a text by default.
-TEST_F(TokenizerJsonTest, KnowsWhatStandsAroundATextOnce) {
+// `transformers` adds these special tokens before and after a text by default.
+TEST_F(TokenizerJsonTest, FindsTheTokensAroundAText) {
   Json json = described("llama3");
   const auto frame = [&](const Json& post_processor) {
     json["post_processor"] = post_processor;
@@ -179,7 +181,7 @@ TEST_F(TokenizerJsonTest, IsFoundInADirectoryOrByItsName) {
   EXPECT_EQ(make_tokenizer(path(""))->find("<|eot_id|>"), 2);
 }
 
-TEST_F(TokenizerJsonTest, NamesWhatItDoesNotKnow) {
+TEST_F(TokenizerJsonTest, NamesUnknownParts) {
   const Json good = described("gpt2");
   const auto changed = [&](const auto& change) {
     Json json = good;

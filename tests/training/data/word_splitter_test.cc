@@ -33,12 +33,12 @@ TEST(WordSplitterTest, KnowsUnicode) {
   EXPECT_THAT(splitter().split("naïve Straße"), ElementsAre("naïve", " Straße"));
   EXPECT_THAT(splitter().split("日本語、です"), ElementsAre("日本語", "、", "です"));
   EXPECT_THAT(splitter().split("²½ 😀x"), ElementsAre("²½", " 😀", "x"));
-  // White space: U+00A0, U+3000, U+0085. Not white space: U+180E and U+200B.
+  // U+00A0, U+3000 and U+0085 are white space; U+180E and U+200B are not.
   EXPECT_THAT(splitter().split("a\u00a0\u3000\u0085"), ElementsAre("a", "\u00a0\u3000\u0085"));
   EXPECT_THAT(splitter().split("a \u180e\u200b"), ElementsAre("a", " \u180e\u200b"));
 }
 
-TEST(WordSplitterTest, WhatIsNotUtf8IsAWord) {
+TEST(WordSplitterTest, InvalidUtf8IsAWord) {
   EXPECT_THAT(splitter().split("ab\xff\xfe cd"), ElementsAre("ab", "\xff\xfe", " cd"));
   EXPECT_THAT(splitter().split("\xe6\x97"), ElementsAre("\xe6\x97"));
   EXPECT_THAT(splitter().split("\xe6\x97 \x80"), ElementsAre("\xe6\x97", " ", "\x80"));
@@ -64,7 +64,8 @@ TEST(WordSplitterTest, TheLastCutIsBeforeWhiteSpaceAfterAWord) {
   EXPECT_EQ(splitter().last_cut("一。\n二"), 6u);
 }
 
-// Random texts of the pattern's character classes: splitting is the same whatever text follows.
+// Uses random texts of the pattern's character classes. The words before a cut must not depend on
+// the text after it.
 class CutsTest : public ::testing::TestWithParam<std::string_view> {};
 
 TEST_P(CutsTest, DoNotChangeTheWords) {
@@ -119,7 +120,7 @@ TEST(WordSplitterTest, RefusesWhatMeansSomethingElseInOniguruma) {
   EXPECT_THAT(refusal(R"((a)"), HasSubstr("(a"));
 }
 
-TEST(WordSplitterTest, DoesNotStandStillWhereNothingMatches) {
+TEST(WordSplitterTest, AdvancesWhereNothingMatches) {
   EXPECT_THAT(WordSplitter("a*").split("baab"), ElementsAre("b", "aa", "b"));
 }
 

@@ -1,4 +1,4 @@
-// Tests models against the results of transformers, up to the last training step.
+// Tests models against results of transformers: logits, and the losses of twenty training steps.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,8 +40,8 @@ std::unique_ptr<Model> model_for(const Directory& directory, int64_t context,
   return make_model(configuration, {.place = place});
 }
 
-// The model with the directory's values and the fixture's batch, whose contexts are shorter than
-// the model's.
+// The model with the values of the directory, and the fixture's batch. The contexts of the batch
+// are shorter than the model's.
 struct Rig {
   static constexpr int64_t kContext = 24;
 
@@ -89,8 +89,8 @@ TEST_P(HuggingFaceFixtureTest, Logits) {
   for (size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(found[i], wanted[i], 1e-5) << i;
 }
 
-// Sums the gradients of shared key heads. Both ranks have these heads, and each computes a part of
-// their gradient.
+// Sums the gradients of key heads that both ranks have, because each rank computes a part of their
+// gradient.
 void sum_partial_gradients(Rig& rig) {
   if (rig.test.pass.mesh == nullptr) return;
   for (int i = 0; i < rig.parameters.size(); ++i) {
@@ -100,7 +100,7 @@ void sum_partial_gradients(Rig& rig) {
   }
 }
 
-// Returns and resets the sum of the losses that the pass's units have added.
+// Returns the sum of the losses that units have added to the pass, and removes these losses.
 double balance_loss(Pass& pass) {
   double sum = 0;
   for (const NamedLoss& loss : pass.losses) sum += loss.sum.get() * pass.sample_scale;
@@ -108,7 +108,8 @@ double balance_loss(Pass& pass) {
   return sum;
 }
 
-// Compares each step of a single rank, or of one of several ranks that share the model.
+// Trains on a single rank, or on one of several ranks that share the model, and compares the loss
+// of each step.
 void expect_twenty_losses(Rig& rig) {
   PlainAdamW optimizer(rig.model->parameters(), rig.parameters, {.beta2 = 0.99});
   const std::vector<double> losses = values_of<double>(rig.expected, "losses");

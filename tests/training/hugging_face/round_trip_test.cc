@@ -1,4 +1,4 @@
-// Tests import of models into a run's directory, and export.
+// Tests the import of models into a run's directory, and their export.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ std::string fixture(const std::string& name) {
   return "tests/training/fixtures/hugging_face/" + name;
 }
 
-// Returns all tensors of a directory with their types, shapes and bits.
+// Returns, for each tensor of a directory, its type, shape and bits.
 std::map<std::string, std::string> tensors_in(const std::string& directory) {
   std::map<std::string, std::string> tensors;
   for (const auto& entry : fs::directory_iterator(directory)) {
@@ -80,8 +80,8 @@ INSTANTIATE_TEST_SUITE_P(All, RoundTripTest,
                                            "mixtral", "qwen2moe", "qwen3moe", "olmoe"),
                          [](const auto& info) { return info.param; });
 
-// The model's additional configuration, and its tokenizer.
-TEST(HuggingFaceExport, WhatCameWithTheModelGoesWithIt) {
+// Other settings of the model's configuration, and its tokenizer, are kept by import and export.
+TEST(HuggingFaceExport, KeepsTheModelsOtherFiles) {
   const Scratch scratch;
   fs::copy(fixture("llama"), scratch.path("in"));
   write_bytes(scratch.path("in/tokenizer.json"), "{}");
@@ -96,7 +96,7 @@ TEST(HuggingFaceExport, WhatCameWithTheModelGoesWithIt) {
   EXPECT_EQ(tokenizer_of(open_model(scratch.path("run"))), scratch.path("run") + "/hugging-face");
 }
 
-TEST(HuggingFaceExport, ArchitectureIsTheModels) {
+TEST(HuggingFaceExport, TheArchitectureIsTheModels) {
   const auto class_of = [](const Json& more) {
     Json model = {{"kind", "llama"}, {"layers", 1},  {"heads", 2},
                   {"width", 8},      {"context", 8}, {"vocabulary", 9}};
@@ -128,11 +128,12 @@ TEST(HuggingFaceExport, TakesOtherTypes) {
       HasSubstr("cannot be exported as i32"));
 }
 
-TEST(HuggingFaceExport, LeavesWhatIsThere) {
+TEST(HuggingFaceExport, LeavesExistingFilesAlone) {
   const Scratch scratch;
   import_model(fixture("llama"), scratch.path("run"));
   fs::create_directory(scratch.path("out"));
-  export_run(scratch.path("run"), scratch.path("out"));  // an empty one is as good as none
+  // An empty directory is treated like a missing one.
+  export_run(scratch.path("run"), scratch.path("out"));
   const std::string config = read_bytes(scratch.path("out/config.json"));
   write_bytes(scratch.path("out/mine"), "mine");
   EXPECT_THAT(error_of([&] { export_run(scratch.path("run"), scratch.path("out")); }),
@@ -149,7 +150,7 @@ TEST(HuggingFaceExport, LeavesWhatIsThere) {
   EXPECT_EQ(std::distance(fs::directory_iterator(scratch.path()), {}), 2);  // nothing else is left
 }
 
-TEST(HuggingFaceImport, LeavesARunThatIsThere) {
+TEST(HuggingFaceImport, LeavesAnExistingRunAlone) {
   const Scratch scratch;
   import_model(fixture("llama"), scratch.path("run"));
   EXPECT_THAT(error_of([&] { import_model(fixture("gpt2"), scratch.path("run")); }),

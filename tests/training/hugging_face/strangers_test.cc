@@ -1,4 +1,4 @@
-// Tests directories that are damaged, of other models, or malicious.
+// Tests directories that are damaged, malicious, or contain other models.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ class StrangersTest : public ::testing::Test {
     fs::remove(path);
     write_bytes(path, json.dump());
   }
-  // Returns the error for the fixture with a modified configuration.
+  // Modifies the configuration of a fixture. Returns the error of opening it.
   std::string refusal(const std::string& name, const std::function<void(Json&)>& change) {
     const std::string copy = copy_of(name);
     change_json(copy + "/config.json", change);
@@ -54,14 +54,14 @@ class StrangersTest : public ::testing::Test {
   int copies_ = 0;
 };
 
-TEST_F(StrangersTest, AnIndexBesideTheOneFileIsLeftOver) {
+TEST_F(StrangersTest, IgnoresAnIndexBesideASingleFile) {
   const std::string copy = copy_of("llama");
   write_bytes(copy + "/model.safetensors.index.json",
               R"({"weight_map": {"lm_head.weight": "model-00001-of-00002.safetensors"}})");
   EXPECT_FALSE(Directory(copy).names().empty());
 }
 
-// As in transformers: 4096 if absent, and the whole context for null.
+// As in transformers, an absent window is 4096, and null is the whole context.
 TEST_F(StrangersTest, AbsentAndNullWindows) {
   const auto window = [&](const std::function<void(Json&)>& change) {
     const std::string copy = copy_of("mistral");
@@ -112,12 +112,12 @@ TEST_F(StrangersTest, TensorsOfAnotherModel) {
               HasSubstr("surplus: model.layers.1."));
   EXPECT_THAT(refusal("llama", [](Json& config) { config["intermediate_size"] = 25; }),
               AllOf(HasSubstr("wrong shape"), HasSubstr("24 x 16, not 25 x 16")));
-  // A model with its own output layer cannot be declared as tied.
+  // A model with its own output layer is refused if its configuration says that the layer is tied.
   EXPECT_THAT(refusal("llama", [](Json& config) { config["tie_word_embeddings"] = true; }),
               HasSubstr("surplus: lm_head.weight"));
 }
 
-TEST_F(StrangersTest, IndicesThatLead) {
+TEST_F(StrangersTest, RefusesIndicesThatNameOtherFiles) {
   const std::string tensor = "model.norm.weight";
   for (const char* elsewhere :
        {"../x.safetensors", "/etc/passwd", "a/b.safetensors", "..", "", ".hidden"}) {
@@ -178,7 +178,7 @@ TEST_F(StrangersTest, EarlierRotaryPositions) {
   EXPECT_EQ(dynamic.at("rope_original_context"), 32);
 }
 
-// If a file contradicts itself, the choice of transformers 5.24 applies.
+// Where a file contradicts itself, the model is the one that transformers 5.24 makes of it.
 TEST_F(StrangersTest, ContradictionsAreReadAsTransformersReadsThem) {
   const auto model_of = [&](const char* name, const std::function<void(Json&)>& change) {
     const std::string copy = copy_of(name);

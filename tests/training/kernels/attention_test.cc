@@ -1,4 +1,5 @@
-// Tests blocked attention against the whole softmax in double. (Gradients: self_attention_test.cc.)
+// Tests blocked attention against a softmax of whole rows in double. self_attention_test.cc tests
+// gradients.
 #include "training/kernels/attention.h"
 
 #include <gtest/gtest.h>
@@ -40,8 +41,8 @@ Result run(const AttentionShape& shape, ConstTensor qkv) {
   return run(shape, split_qkv(shape, qkv));
 }
 
-// Returns softmax(q k^T / sqrt(head_size)) v. Each row attends to the rows up to itself, or only to
-// those from `starts` on.
+// Returns softmax(q k^T / sqrt(head_size)) v. Row i attends to the rows up to i; with `starts`,
+// only to those from starts[i].
 Result whole_softmax(const AttentionShape& shape, ConstTensor all) {
   const ConstQkv qkv = split_qkv(shape, all);
   Result result = result_of(shape, DType::f64);
@@ -118,7 +119,7 @@ TEST(AttentionTest, HeadsOfKeysServeGroupsOfQueries) {
   }
 }
 
-// Consecutive documents, some of which begin or end within a block, and some at its border.
+// Packs documents into samples. Some begin or end within a block, and some at a block's border.
 TEST(AttentionTest, QueriesSeeNoEarlierDocument) {
   AttentionShape shape{.samples = 2, .context = 300, .heads = 2, .head_size = 4, .key_heads = 1};
   std::vector<int32_t> starts;
@@ -136,7 +137,7 @@ TEST(AttentionTest, QueriesSeeNoEarlierDocument) {
   EXPECT_LT(relative_distance(blocked.lse, whole.lse), 2e-6);
 }
 
-// A document has the same gradients as alone.
+// The gradients of a document are the same as if it were alone.
 TEST(AttentionTest, GradientsStayWithinADocument) {
   constexpr int64_t kFirst = 131, kSecond = 70, kAll = kFirst + kSecond;
   const auto gradients = [](const AttentionShape& shape, ConstTensor qkv, ConstTensor dy) {
@@ -163,7 +164,7 @@ TEST(AttentionTest, GradientsStayWithinADocument) {
   }
 }
 
-// Computes rows one by one, and in pieces, with keys and values in memory that has room for more
+// Computes rows one by one, and in pieces. Keys and values are in memory that has room for more
 // rows.
 TEST(AttentionTest, LaterQueriesSeeKeysOfEarlierCalls) {
   constexpr int64_t kRows = 200, kRoom = 256;
@@ -195,19 +196,21 @@ TEST(AttentionTest, LaterQueriesSeeKeysOfEarlierCalls) {
 
 // --- keys in parts ---
 
-// The range of keys within a part that each query of a part attends to.
+// For each query of a part of the queries, the first key and the end of the keys in a part of the
+// keys.
 struct Bounds {
   std::vector<int32_t> starts, ends;
 };
 
-// Queries and keys of one sample; each query attends to the keys from `starts` on (empty: from 0).
+// Queries and keys of one sample. Query i attends to the keys from starts[i], or from 0 if `starts`
+// is empty.
 struct InParts {
   AttentionShape whole{.samples = 1, .context = 300, .heads = 4, .head_size = 6, .key_heads = 2};
   DType type = DType::f32;
   std::vector<int32_t> starts = {};
 
-  // Returns the shape of queries [first, first + rows) on keys [key, key + keys). The shape refers
-  // to `bounds`.
+  // Returns the shape of queries [first, first + rows) and keys [key, key + keys). It refers to
+  // `bounds`, which must outlive it.
   AttentionShape shape(int64_t first, int64_t rows, int64_t key, int64_t keys,
                        Bounds& bounds) const {
     bounds = {};
@@ -282,7 +285,7 @@ TEST(AttentionTest, PartsOfTheKeysMergeIntoAll) {
   }
 }
 
-TEST(AttentionTest, WhatSeesNoKeyHasNoOutput) {
+TEST(AttentionTest, AQueryWithoutKeysHasNoOutput) {
   const std::vector<int32_t> ends = {-1, 0, 1, 2, 3};
   const AttentionShape shape{
       .samples = 1, .context = 5, .heads = 1, .head_size = 3, .keys = 4, .ends = ends};
@@ -298,7 +301,7 @@ TEST(AttentionTest, WhatSeesNoKeyHasNoOutput) {
   for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(get(result.output, 2, i), get(keys, 0, i));
 }
 
-// Given the outputs over all keys, each part contributes its part of the gradients.
+// Each part of the keys, given the outputs over all keys, contributes its part of the gradients.
 TEST(AttentionTest, GradientsOfPartsAddUp) {
   for (const InParts& p : problems_in_parts()) {
     if (p.type != DType::f32) continue;
@@ -342,7 +345,8 @@ TEST(AttentionTest, GradientsOfPartsAddUp) {
   }
 }
 
-// Each key's score far exceeds those before it: the maximum changes in every row and every block.
+// The score of each key far exceeds the scores before it, so that the maximum changes in every row
+// and every block.
 TEST(AttentionTest, GrowingAndHugeScores) {
   const AttentionShape shape{1, 300, 1, 2};
   for (const double step : {0.5, 1e4, -1e4}) {

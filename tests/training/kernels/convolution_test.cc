@@ -1,5 +1,5 @@
-// Tests convolutions of any shape: correct values, and no write outside their memory. All numbers
-// are small integers, so every sum is exact.
+// Tests convolutions of any shape: their values, and that nothing is written outside their memory.
+// All numbers are small integers, so that every sum is exact.
 #include "training/kernels/convolution.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ std::string describe(const Case& c) {
                         : "");
 }
 
-// A tensor at the end of accessible memory.
+// A tensor whose memory is followed by an inaccessible page.
 class Fenced {
  public:
   Fenced(DType dtype, int64_t rows, int64_t cols) {
@@ -46,7 +46,7 @@ class Fenced {
     EXPECT_EQ(::posix_memalign(&memory, sizeof(void*), bytes), 0);
     view_ = tensor_at(memory, dtype, rows, cols);
   }
-  ~Fenced() { std::free(view_.data); }  // NOLINT: of posix_memalign
+  ~Fenced() { std::free(view_.data); }  // NOLINT: from posix_memalign()
   Fenced(const Fenced&) = delete;
   Fenced& operator=(const Fenced&) = delete;
   operator Tensor() const { return view_; }
@@ -81,7 +81,7 @@ Results convolved(const Case& c, DType dtype) {
   fill(dy, 2);
   fill(weight, 3);
   fill(bias, 4);
-  fill(gradient, 5);  // it is added to
+  fill(gradient, 5);  // backward adds to it
   Arena arena;
   convolution(shape, x, weight, bias, y, arena);
   convolution_backward_input(shape, dy, weight, dx, arena);
@@ -95,8 +95,9 @@ std::vector<double> rounded(const std::vector<double>& exact, DType dtype) {
   return doubles(tensor);
 }
 
-// Computes on a new thread, which has its own primitives and workspace of oneDNN: a workspace made
-// for a larger shape would hide that another is too small.
+// Computes on a new thread, because each thread has its own oneDNN primitives and workspace. A
+// workspace that was made for a larger shape would hide that the workspace of this shape is too
+// small.
 Results convolved_anew(const Case& c, DType dtype) {
   Results found;
   std::thread([&] {
@@ -128,7 +129,7 @@ TEST(FencedAllocationsDeathTest, EndWhereMemoryEnds) {
   EXPECT_EXIT(write(4095), ::testing::ExitedWithCode(0), "");
   EXPECT_EXIT(write(4096), ::testing::KilledBySignal(SIGSEGV), "");
   const auto write_near = [](ptrdiff_t offset) {
-    const Fenced tensor(DType::bf16, 1, 3);  // two bytes less than its alignment
+    const Fenced tensor(DType::bf16, 1, 3);  // two bytes smaller than its alignment
     *(Tensor(tensor).data + offset) = std::byte{1};
     std::exit(static_cast<int>(damaged_blocks()));
   };
@@ -137,9 +138,9 @@ TEST(FencedAllocationsDeathTest, EndWhereMemoryEnds) {
   EXPECT_EXIT(write_near(-1), ::testing::ExitedWithCode(1), "");
 }
 
-// The shortcuts of a residual network with few channels. oneDNN's implementations for 1x1 windows
-// write beyond their workspace: on AVX2 with fewer than 8 channels, on AVX-512 with fewer than 16
-// if images are large.
+// The shortcuts of a residual network with few channels have 1x1 windows. Their implementations in
+// oneDNN write beyond their workspace: on AVX2 with fewer than 8 channels, on AVX-512 with fewer
+// than 16 if images are large.
 TEST(ConvolutionKernelTest, ShortcutsOfFewChannels) {
   const Window every_other{.height = 1, .width = 1, .stride = 2, .padding = 0};
   expect_right({{{8, 8, 4}, every_other, 8}, 2});
@@ -149,8 +150,8 @@ TEST(ConvolutionKernelTest, ShortcutsOfFewChannels) {
   expect_right({{{64, 128, 15}, {.height = 1, .width = 1, .stride = 3, .padding = 0}, 4}, 2});
 }
 
-// oneDNN's implementations for bf16 write beyond their workspace if strides exceed the windows or
-// the images' width, or they add the previous contents of their memory.
+// oneDNN's implementations for bf16 are wrong if strides exceed the windows or the images' width:
+// they write beyond their workspace, or add the previous contents of their memory.
 TEST(ConvolutionKernelTest, LongStrides) {
   expect_right({{{64, 17, 40}, {.height = 1, .width = 7, .stride = 3, .padding = 0}, 32}, 3});
   expect_right({{{64, 40, 17}, {.height = 2, .width = 2, .stride = 4, .padding = 1}, 15}, 1});
@@ -160,7 +161,8 @@ TEST(ConvolutionKernelTest, LongStrides) {
   expect_right({{{8, 1, 31}, {.height = 3, .width = 3, .stride = 3, .padding = 1}, 32}, 4, 3});
 }
 
-// Returns a random tile of windows. Each window overlaps the image, and together they cover it.
+// Returns a random tile of windows. Each of its windows overlaps the image, and together the
+// windows cover the image.
 WindowTile random_tile(const ConvolutionShape& shape, std::mt19937_64& random) {
   const auto below = [&](int64_t end) {
     return static_cast<int64_t>(random() % static_cast<uint64_t>(end));
@@ -176,7 +178,7 @@ WindowTile random_tile(const ConvolutionShape& shape, std::mt19937_64& random) {
           places(shape.input.width, left, window.columns_spanned())};
 }
 
-// CONVOLUTION_CASES: number of random cases; CONVOLUTION_SEED: their seed.
+// CONVOLUTION_CASES is the number of random cases, CONVOLUTION_SEED their seed.
 TEST(ConvolutionKernelTest, AnyShape) {
   const auto setting = [](const char* variable, uint64_t fallback) {
     const char* const text = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe)
@@ -204,7 +206,8 @@ TEST(ConvolutionKernelTest, AnyShape) {
                       input.height + 2 * window.padding >= window.rows_spanned() &&
                       input.width + 2 * window.padding >= window.columns_spanned();
     const int64_t work = c.samples * input.size() * outputs * window.height * window.width;
-    if ((!fits && !tile) || work > 1 << 23) continue;  // a tenth of a second in double
+    // A larger case would take more than a tenth of a second in double.
+    if ((!fits && !tile) || work > 1 << 23) continue;
     expect_right(c);
     ++i;
   }

@@ -36,9 +36,9 @@ TEST(CrossEntropyTest, KnownLosses) {
   for (const DType type : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
     const double tolerance = type == DType::f64 ? 1e-15 : 1e-6;
     HostTensor logits(type, 3, 4);
-    assign(logits, std::vector<double>{0, 0, 0, 0,          // all alike: log 4
-                                       100, 0, 0, 0,        // sure and right
-                                       100, 0, 0, 100.0});  // wrong by 100, log 2 above that
+    assign(logits, std::vector<double>{0, 0, 0, 0,          // equal logits: the loss is log 4
+                                       100, 0, 0, 0,        // certain and correct
+                                       100, 0, 0, 100.0});  // loss 100 + log 2
     const Result result = run(logits, std::array{2, 0, 1});
     EXPECT_NEAR(result.losses[0], std::log(4), tolerance);
     EXPECT_NEAR(result.losses[1], 0, tolerance);
@@ -83,7 +83,7 @@ TEST(CrossEntropyTest, Gradient) {
   }
 }
 
-TEST(CrossEntropyTest, SmallTypesAreNearTheWideOne) {
+TEST(CrossEntropyTest, SmallTypesAreCloseToTheWideOne) {
   for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
     const HostTensor logits = random_tensor(type, 6, 129, 5, 6);
     const HostTensor wide = rounded_to(DType::f64, logits);
@@ -111,7 +111,7 @@ TEST(CrossEntropyTest, RefusesTargetsThatAreNoClass) {
   }
 }
 
-// Ignored rows give zeros, whatever their contents, and do not change the other rows' results.
+// An ignored row gets zeros, whatever it contains, and does not change the results of other rows.
 TEST(CrossEntropyTest, TargetsBelowZeroAreIgnored) {
   for (const DType type : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
     const HostTensor two = random_tensor(type, 2, 5, 1, 3);

@@ -31,7 +31,7 @@ double tolerance_of(DType type) {
   }
 }
 
-// Sizes near the vectors' width.
+// Sizes below, at and above the width of vectors, and a large one.
 constexpr std::array<int64_t, 6> kSizes = {1, 7, 16, 17, 33, 1000};
 
 // (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u))
@@ -171,10 +171,10 @@ TEST(ElementwiseTest, Convert) {
   }
 }
 
-TEST(ElementwiseTest, ColumnSumsAreAddedInFloat) {
+TEST(ElementwiseTest, ColumnSumsAreAccumulatedInFloat) {
   for (const DType type : kTypes) {
     Arena arena(1 << 20);
-    // 1000 quarters: a pure bf16 sum would stop growing at 64.
+    // Adds 1000 times 0.25. A sum in bf16 would stop growing at 64.
     const HostTensor dy(type, 1000, 3, 2);
     assign(dy, std::vector<double>(3000, 0.25));
     HostTensor sums(value_type(type), 1, 3);
@@ -185,7 +185,7 @@ TEST(ElementwiseTest, ColumnSumsAreAddedInFloat) {
   }
 }
 
-// The elements whose random number is large enough are kept.
+// An element is kept if its random number is large enough.
 TEST(ElementwiseTest, DropoutIsAFunctionOfSeedStreamAndIndex) {
   constexpr double kP = 0.3;
   constexpr DropoutAt kAt{.seed = 5, .stream = 9, .index = (uint64_t{1} << 40) + 3};
@@ -202,7 +202,8 @@ TEST(ElementwiseTest, DropoutIsAFunctionOfSeedStreamAndIndex) {
   }
 }
 
-// The sum is rounded once, so it is at least as near to the exact sum as the result of two kernels.
+// The sum is rounded once, so that it is at least as close to the exact sum as the result of two
+// kernels.
 TEST(ElementwiseTest, DropoutAddDropsTheSameElements) {
   constexpr double kP = 0.3;
   constexpr DropoutAt kAt{.seed = 5, .stream = 9, .index = 77};

@@ -45,7 +45,7 @@ double unit_of(DType type) {
   }
 }
 
-// Inputs are in [-1, 1), so no partial sum exceeds k + 1.
+// Inputs are in [-1, 1), so that no partial sum exceeds k + 1.
 double tolerance_of(const Problem& p) {
   const double sums = unit_of(p.in == DType::f64 ? DType::f64 : DType::f32);
   const auto length = static_cast<double>(p.k + 2);
@@ -114,7 +114,7 @@ TEST(GemmTest, OneRowOneColumnOneTerm) {
 
 TEST(GemmTest, LargerThanBlocks) { check_all(70, 65, 130); }
 
-// The matrices are divided into tiles, but their sizes are no multiples of the tiles'.
+// The matrices are divided into tiles, but their sizes are not multiples of the tiles' sizes.
 TEST(GemmTest, Tiles) {
   ThreadPool pool(2);
   const UseThreads use(pool);
@@ -125,7 +125,7 @@ TEST(GemmTest, Tiles) {
   check({.m = 300, .n = 411, .k = 90, .in = DType::f16, .out = DType::f16, .gap = 3});
 }
 
-// Operands whose rows are a page apart are copied, some of the terms at a time.
+// Operands whose rows are a page apart are copied, a part of the terms at a time.
 TEST(GemmTest, RowsAPageApart) {
   using Mode = Problem::Mode;
   for (const Mode mode : {Mode::overwrite, Mode::bias, Mode::accumulate}) {
@@ -170,7 +170,7 @@ TEST(GemmTest, PartsOfMatrices) {
   }
 }
 
-// 16-bit types accumulate in f32: in bf16, ones would sum to at most 256, in f16 to 2048.
+// Sums of ones: a bf16 sum would stop at 256, an f16 sum at 2048.
 TEST(GemmTest, SumsOf16BitTypesAreWide) {
   for (const DType type : {DType::bf16, DType::f16}) {
     const HostTensor ones(type, 1, 4096), c(DType::f32, 1, 1);
@@ -210,7 +210,7 @@ HostTensor product_with_gaps(const Problem& p, const std::array<int64_t, 3>& gap
   return c;
 }
 
-TEST(GemmTest, BitsOfTheShapeAreThoseOfAnyStrides) {
+TEST(GemmTest, StridesDoNotChangeTheBits) {
   using Mode = Problem::Mode;
   constexpr int64_t kSizes[][3] = {
       {8, 4, 32},     {8, 32, 4},  {256, 1, 768},   {1, 40, 300},     {37, 65, 513},

@@ -1,5 +1,6 @@
-// Tests the loops of each instruction set of this processor against the plain ones. Sums use the
-// same lanes; only contraction to fused multiply-adds may differ.
+// Tests the loops of each instruction set of this processor against the baseline loops. Sums use
+// the same lanes, so that results differ only because compilers may contract operations to fused
+// multiply-adds.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -23,7 +24,8 @@ using kernels::Loops;
 constexpr int64_t kRows = 5;
 constexpr std::array<int64_t, 4> kWidths = {1, 7, 33, 130};
 
-// Runs one loop of a table on a kRows x cols problem and returns everything that it wrote.
+// A case calls one loop of a table with kRows x cols inputs, and returns everything that the loop
+// writes.
 struct Case {
   DType type;
   int64_t cols;
@@ -124,7 +126,7 @@ std::map<std::string, Run> row_loops() {
          const HostTensor x = c.in(1), gain = c.in(2), bias = c.in(3), y = c.out();
          const HostTensor dy = c.in(4), dx = c.out(), dgain = c.values(5), dbias = c.values(6);
          HostTensor statistics(value_type(c.type), kRows, 2);
-         // A large epsilon: at width 1 the usual one amplifies rounding.
+         // Epsilon is large, because at width 1 the usual epsilon amplifies rounding.
          loops.layer_norm(x.view().data, gain.view().data, bias.view().data, y.view().data,
                           statistics.view().data, kRows, c.cols, 0.1);
          loops.layer_norm_backward(x.view().data, gain.view().data, dy.view().data,
@@ -201,8 +203,8 @@ std::map<std::string, Run> attention_loops() {
   };
 }
 
-// Tolerance relative to the largest value: a few fused multiply-adds, then one rounding to the
-// type, which may differ in direction.
+// Tolerance relative to the largest value. Fused multiply-adds change the last bits, and the
+// rounding to the type may go in the other direction.
 double tolerance_of(DType type) {
   switch (type) {
     case DType::f64:

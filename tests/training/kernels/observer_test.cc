@@ -52,7 +52,7 @@ TEST_F(Observer, SeesCallsWhileItObserves) {
   {
     const ObserveKernels observe(&seen_);
     add(x, x, x);
-    std::thread([&] { zero(x); }).join();  // another thread's
+    std::thread([&] { zero(x); }).join();  // a call on another thread is not observed
   }
   zero(x);
   EXPECT_THAT(seen_.names(), ElementsAre("add"));
@@ -73,7 +73,7 @@ TEST_F(Observer, CountsOperationsAndBytesOfProducts) {
   EXPECT_EQ(seen_.calls[2].bytes, 4 * (5 * 3 + 2 * 7 * 3 + 5 * 7)) << "what is added to is read";
 }
 
-// The products inside attention are not separate calls.
+// Products inside attention are not counted as separate calls.
 TEST_F(Observer, CountsAttentionByTheKeysThatQueriesSee) {
   AttentionShape shape{.samples = 2, .context = 4, .heads = 2, .head_size = 8};
   const Tensor all = zeros(shape.rows(), 3 * shape.width());
@@ -128,7 +128,7 @@ TEST_F(Observer, CountsNoCallWithinAnother) {
   EXPECT_THAT(seen_.names(), ElementsAre("outer", "zero"));
 }
 
-TEST_F(Observer, CountsACallOnceWhereAPoolComputesIt) {
+TEST_F(Observer, CountsACallOnceOnAThreadPool) {
   const Tensor x = zeros(64, 4096);
   ThreadPool pool(3);
   const UseThreads use(pool);

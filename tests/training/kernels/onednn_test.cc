@@ -14,7 +14,7 @@
 namespace tutti::training {
 namespace {
 
-TEST(Cache, KeepsWhatWasUsedLast) {
+TEST(Cache, KeepsTheEntriesThatWereUsedLast) {
   onednn::Cache<int, int> cache(3);
   std::vector<int> made;
   const auto get = [&](int key) {
@@ -26,7 +26,7 @@ TEST(Cache, KeepsWhatWasUsedLast) {
   for (const int key : {1, 2, 3, 1, 2, 3}) EXPECT_EQ(get(key), 10 * key);
   EXPECT_EQ(made, (std::vector{1, 2, 3})) << "once each";
   get(1);
-  get(4);  // in the place of 2
+  get(4);  // evicts 2
   EXPECT_EQ(cache.size(), 3u);
   for (const int key : {1, 3, 4}) get(key);
   EXPECT_EQ(made, (std::vector{1, 2, 3, 4}));
@@ -34,7 +34,7 @@ TEST(Cache, KeepsWhatWasUsedLast) {
   EXPECT_EQ(made, (std::vector{1, 2, 3, 4, 2}));
 }
 
-TEST(Cache, IsAsItWasAfterAFailure) {
+TEST(Cache, IsUnchangedAfterAFailure) {
   onednn::Cache<int, int> cache(1);
   const auto ten = [](int) { return 10; };
   cache.get(1, ten);
@@ -42,7 +42,8 @@ TEST(Cache, IsAsItWasAfterAFailure) {
   EXPECT_EQ(cache.get(1, [](int) { return 11; }), 10);
 }
 
-// More shapes than the cache holds: evicted primitives are created again, with the same bits.
+// There are more shapes than the cache holds. Primitives that were evicted are created again and
+// give the same bits.
 TEST(Primitives, AnyNumberOfShapesGivesTheSameBits) {
   const auto product = [](int64_t rows) {
     const testing::HostTensor a = testing::random_tensor(DType::f32, rows, 3, 1);
@@ -58,7 +59,7 @@ TEST(Primitives, AnyNumberOfShapesGivesTheSameBits) {
   EXPECT_EQ(product(1), before);
 }
 
-// Stack positions at which one thread's signal handlers ran.
+// Counts the signals whose handlers ran on one thread within [low, high), and those elsewhere.
 struct Stack {
   const char* low = nullptr;
   const char* high = nullptr;
@@ -81,8 +82,8 @@ void find_stack() {
   stack.high = stack.low + size;
 }
 
-// Some of oneDNN's products use the stack pointer as a pointer to their memory; a handler would
-// overwrite the memory before it.
+// Some of oneDNN's products use the stack pointer as a pointer to their data, so that a signal
+// handler would overwrite the data below it.
 TEST(Primitives, SignalsDoNotInterruptPrimitives) {
   struct sigaction ours = {}, before = {};
   ours.sa_handler = note_stack;

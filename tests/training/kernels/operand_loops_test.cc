@@ -22,9 +22,9 @@ using Values = std::vector<float>;
 
 constexpr size_t kCount = 1 << 20;
 
-// Returns blocks of 128 values of eight kinds: ordinary values, two kinds of ties, many magnitudes
-// in one block, magnitudes over the whole range of floats, subnormals, zeros, and ordinary values
-// with one infinity or NaN.
+// Returns blocks of 128 values. There are eight kinds of blocks: ordinary values, two kinds of
+// ties, many magnitudes in one block, magnitudes over the whole range of floats, subnormals, zeros,
+// and ordinary values with an infinity or NaN.
 Values many_values() {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::mt19937 random(7);
@@ -68,8 +68,8 @@ Values many_values() {
   return values;
 }
 
-// Returns the midpoint of every two neighbouring codes and the floats next to it, with both signs.
-// Each block also contains the largest code's value.
+// Returns the midpoint of every two neighbouring magnitudes and the floats next to it, with both
+// signs. Each block also contains the largest magnitude, so that its scale is 1.
 Values hard_values(const std::vector<double>& magnitudes, size_t block) {
   Values values;
   const auto most = static_cast<float>(magnitudes.back());
@@ -100,8 +100,8 @@ void expect_same(const Values& found, const Values& wanted, size_t first = 0) {
   }
 }
 
-// Rounds the values in squares of `block` columns by round(square) and row by row by `definition`.
-// Expects equal bits.
+// Rounds the values in two ways: in squares of `block` columns by round(square), and row by row by
+// `definition`. Expects equal bits.
 template <typename Round, typename Definition>
 void compare_rows(const Values& values, int64_t block, const Round& round,
                   const Definition& definition) {
@@ -127,13 +127,15 @@ void compare_rows(const Values& values, int64_t block, const Round& round,
   }
 }
 
-// Numbers halfway between two values of tf32 and their neighbours, of all exponents.
+// Returns, for all exponents, values halfway between two values of tf32, and the floats next to
+// them.
 Values hard_values_of_tf32() {
   std::mt19937 random(11);
   Values values;
   for (uint32_t exponent = 0; exponent < 255; ++exponent) {
     for (int i = 0; i < 64; ++i) {
-      const uint32_t kept = i == 0 ? 1023 : random() % 1024;  // all ones: a carry to the exponent
+      // All ones: rounding up carries into the exponent.
+      const uint32_t kept = i == 0 ? 1023 : random() % 1024;
       const uint32_t middle = exponent << 23 | kept << 13 | 1U << 12;
       for (const uint32_t bits : {middle - 1, middle, middle + 1, middle | 1U << 31}) {
         values.push_back(std::bit_cast<float>(bits));
@@ -173,7 +175,7 @@ TEST(OperandLoops, Mxfp8IsItsDefinitionOnAMillionValues) {
   }
 }
 
-// Rounds squares of 16 x 16, each of which is an operand with its own scale.
+// The operands are squares of 16 x 16, each with its own scale.
 TEST(OperandLoops, Nvfp4IsItsDefinitionOnAMillionValues) {
   constexpr uint64_t kSeed = 99;
   for (const bool chances : {false, true}) {
@@ -204,7 +206,7 @@ TEST(OperandLoops, Nvfp4IsItsDefinitionOnAMillionValues) {
   }
 }
 
-// A weight's square has one scale, also if the matrix's edge cuts the square.
+// A square of a weight has one scale, even if the edge of the matrix cuts the square.
 TEST(OperandLoops, ASquareIsOneBlock) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
@@ -229,7 +231,7 @@ TEST(OperandLoops, ASquareIsOneBlock) {
   }
 }
 
-// The expected value is the number itself.
+// The expected value of a stochastically rounded number is the number itself.
 TEST(OperandLoops, ChancesAreFair) {
   constexpr int kRows = 4096;
   for (const float x : {0.2f, 0.75f, 1.1f, -2.25f, 3.9f, -5.0f}) {
@@ -249,7 +251,7 @@ TEST(OperandLoops, ChancesAreFair) {
   }
 }
 
-// An orthogonal matrix: its rows are H_16 / 4 with signs.
+// The matrix is orthogonal: its rows are those of H_16 / 4 with signs.
 TEST(OperandLoops, HadamardIsItsMatrix) {
   constexpr std::array<int, 16> kSigns = {1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1};
   for (size_t j = 0; j < 16; ++j) {

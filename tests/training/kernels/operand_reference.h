@@ -1,5 +1,5 @@
-// The formats of kernels/quantized_gemm.h by their definitions, slowly: the nearest of all codes,
-// in double.
+// Reference for the formats of kernels/quantized_gemm.h, written after their definitions: compares
+// with every code of a format, in double.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace tutti::training::testing {
 
-// The magnitudes that a format's elements have, in the order of their codes.
+// All magnitudes of a format, in ascending order. The index of a magnitude is its code.
 inline const std::vector<double>& e4m3_magnitudes() {
   static const std::vector<double> all = [] {
     const tutti::testing::SmallFloatReference type(DType::f8e4m3);
@@ -27,7 +27,7 @@ inline const std::vector<double>& e2m1_magnitudes() {
   return all;
 }
 
-// Ties go to the even code.
+// Returns the nearest value of the format to x. Ties go to the even code.
 inline double nearest(const std::vector<double>& magnitudes, double x) {
   const double wanted = std::abs(x);
   const auto above = std::ranges::lower_bound(magnitudes, wanted);
@@ -38,7 +38,8 @@ inline double nearest(const std::vector<double>& magnitudes, double x) {
   return std::copysign(up < down || (up == down && is_even) ? *above : *(above - 1), x);
 }
 
-// Rounds up if the distance from the neighbour below, as a fraction of the gap, exceeds `chance`.
+// Rounds stochastically: up if the distance from the magnitude below x, as a fraction of the gap
+// between its two neighbours, exceeds `chance`; otherwise down.
 inline double by_chance(const std::vector<double>& magnitudes, double x, double chance) {
   const double wanted = std::abs(x);
   size_t below = 0;
@@ -73,7 +74,7 @@ inline std::vector<float> scaled_by(int exponent, const std::vector<float>& bloc
 // Rounds to 10 bits of mantissa, ties away from zero.
 inline float tf32_value(float value) {
   if (!std::isfinite(value) || value == 0) return value;
-  const int exponent = std::max(std::ilogb(value), -126) - 10;  // that of the last bit
+  const int exponent = std::max(std::ilogb(value), -126) - 10;  // exponent of the last bit
   const double rounded =
       std::ldexp(std::round(std::ldexp(static_cast<double>(value), -exponent)), exponent);
   const bool fits = std::abs(rounded) <= std::numeric_limits<float>::max();
@@ -104,7 +105,7 @@ inline float nvfp4_scale(float largest) {
   return largest == 0 ? 1.0f : std::min(2688.0f / largest, std::numeric_limits<float>::max());
 }
 
-// chance(i) belongs to the i-th value; below 0: round to nearest.
+// chance(i) is the random number that rounds element i; below 0: element i is rounded to nearest.
 template <typename Chance>
 std::vector<float> nvfp4_block(const std::vector<float>& block, float scale, const Chance& chance) {
   if (!has_only_numbers(block)) return std::vector<float>(block.size(), std::nanf(""));

@@ -1,4 +1,5 @@
-// Tests products of rounded operands, which are rounded along the terms before they are multiplied.
+// Tests products whose operands are rounded, in blocks along the summed dimension, before they are
+// multiplied.
 #include "training/kernels/quantized_gemm.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +27,7 @@ size_t block_of(GemmFormat format) {
   return format == GemmFormat::nvfp4 ? 16 : 128;
 }
 
-// An operand whose rows follow the terms.
+// Returns the operand as rows along the summed dimension.
 Rows rows_of(ConstTensor tensor, bool transposed) {
   Rows rows(static_cast<size_t>(transposed ? tensor.cols : tensor.rows));
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -114,7 +115,7 @@ struct Problem {
   enum class Mode { overwrite, bias, accumulate } mode = Mode::overwrite;
 };
 
-// The three products of a dense layer.
+// Returns one of the three products of a dense layer.
 Problem output(int64_t rows, int64_t inputs, int64_t outputs) {
   return {.m = rows, .n = outputs, .k = inputs, .transpose_b = true};
 }
@@ -209,7 +210,7 @@ TEST_P(Formats, GoWithTypesAndBiases) {
   }
 }
 
-// Rows of a part of the gradient use the same random numbers as in the whole gradient.
+// A part of the gradient's rows uses the same random numbers for these rows as the whole gradient.
 TEST_P(Formats, RandomNumbersFollowTheRow) { check(input_gradient(20, 40, 60), GetParam(), 77); }
 
 TEST_P(Formats, ThreadsChangeNoBit) {
@@ -232,7 +233,7 @@ TEST_P(Formats, ThreadsChangeNoBit) {
   }
 }
 
-// A NaN is in all products of its block; tf32 has no blocks.
+// A NaN or infinity spoils all products of its block. tf32 has no blocks.
 TEST_P(Formats, PropagateNaNs) {
   HostTensor a = random_tensor(DType::f32, 2, 256, 1);
   const HostTensor b = random_tensor(DType::f32, 4, 256, 2);

@@ -1,5 +1,5 @@
-// Tests weights in blocks of few bits: bits against their definitions, and products against those
-// of the values that the blocks stand for.
+// Tests quantized weights: their bits against the definitions of the formats, and products against
+// products of the dequantized values.
 #include "training/kernels/quantized_weights.h"
 
 #include <gmock/gmock.h>
@@ -88,7 +88,7 @@ Values expected_block(WeightFormat format, const Values& block) {
       const float wanted = x * inverse(std::abs(most));
       size_t best = 0;
       for (size_t code = 1; code < kNf4.size(); ++code) {
-        // Halfway between two codes, as a float.
+        // The midpoint of two neighbouring codes, as a float.
         const auto limit =
             static_cast<float>((static_cast<double>(kNf4[code - 1]) + kNf4[code]) / 2);
         if (wanted > limit) best = code;
@@ -117,8 +117,8 @@ void expect_same(WeightFormat format, const Values& values) {
   }
 }
 
-// Returns blocks of values of one magnitude and of many, with ties, zeros, subnormals, infinities
-// and NaNs.
+// Returns blocks of values of one magnitude and blocks of many magnitudes. They contain ties,
+// zeros, subnormals, infinities and NaNs.
 Values many_values() {
   constexpr size_t kCount = 1'000'003;
   std::mt19937 random(11);
@@ -201,7 +201,7 @@ TEST(QuantizedWeights, CountBytes) {
 // --- Products ---
 
 struct Weights {
-  HostTensor values;  // values of the blocks
+  HostTensor values;  // the dequantized values
   Bytes bytes;
   QuantizedMatrix matrix;
 };
@@ -222,7 +222,7 @@ Weights weights_of(WeightFormat format, int64_t rows, int64_t cols, DType type) 
   return made;
 }
 
-TEST(QuantizedWeights, ProductsAreThoseOfTheirValues) {
+TEST(QuantizedWeights, ProductsUseTheDequantizedValues) {
   for (const WeightFormat format : kAll) {
     for (const DType type : {DType::f32, DType::bf16}) {
       for (const auto& [rows, inputs, outputs] :

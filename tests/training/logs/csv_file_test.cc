@@ -47,7 +47,7 @@ TEST_F(CsvFileTest, AResumedRunAppendsAfterTheLastWholeLine) {
   EXPECT_EQ(file_text(path("b.csv"), FileKind::losses), "step,loss,lr\n5,,1\n");
 }
 
-TEST_F(CsvFileTest, LinesOfStepsThatAreDoneAgainAreDropped) {
+TEST_F(CsvFileTest, DropsLinesOfRepeatedSteps) {
   write("a.csv", "step,loss,lr\n1,2,3\n2,2,3\n2,,4\n3,2,3\n10,2,3\n");
   CsvFile file(path("a.csv"), columns_, 2);
   EXPECT_THAT(file_text(path("a.csv"), FileKind::losses), HasSubstr("10,2,3")) << "not yet";
@@ -57,14 +57,14 @@ TEST_F(CsvFileTest, LinesOfStepsThatAreDoneAgainAreDropped) {
             "step,loss,lr\n1,2,3\n2,2,3\n2,,4\n3,4,\n4,5,\n");
 }
 
-TEST_F(CsvFileTest, WhatHasOtherColumnsIsLeftAlone) {
+TEST_F(CsvFileTest, LeavesFilesWithOtherColumnsAlone) {
   write("a.csv", "step,accuracy\n1,2\n");
   EXPECT_THAT(error_of([&] { CsvFile(path("a.csv"), columns_, 1); }),
               HasSubstr("different columns"));
   EXPECT_EQ(file_text(path("a.csv"), FileKind::losses), "step,accuracy\n1,2\n");
 }
 
-TEST_F(CsvFileTest, AFileThatCannotBeWritten) {
+TEST_F(CsvFileTest, ReportsAFileThatCannotBeWritten) {
   EXPECT_THAT(error_of([&] { CsvFile(path("none/a.csv"), columns_, std::nullopt); }),
               HasSubstr("No such file"));
 }

@@ -22,7 +22,7 @@ using tutti::testing::Result;
 
 class EventFileTest : public FolderTest {
  protected:
-  // Decodes with code that shares nothing with the writer.
+  // Decodes with a Python script that shares no code with the writer.
   static std::vector<Json> events(const std::string& directory) {
     const Result result =
         Process({"python3", "tests/training/logs/read_events.py", directory}).finish();
@@ -35,7 +35,7 @@ class EventFileTest : public FolderTest {
   }
 };
 
-// RFC 3720, appendix B.4, and the check value of the catalogue of CRCs.
+// Sources of the values: RFC 3720, appendix B.4, and the check value of the catalogue of CRCs.
 TEST_F(EventFileTest, ChecksumsAreCastagnolis) {
   EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aau);
@@ -70,7 +70,7 @@ TEST_F(EventFileTest, NothingIsThereBeforeThereIsSomethingToSay) {
   EXPECT_TRUE(std::filesystem::is_empty(path("board")));
 }
 
-TEST_F(EventFileTest, ADirectoryThatCannotBeMade) {
+TEST_F(EventFileTest, ReportsADirectoryThatCannotBeMade) {
   write("file", "mine");
   EXPECT_THAT(error_of([&] { EventFile(path("file/board"), false); }), HasSubstr("file/board"));
 }

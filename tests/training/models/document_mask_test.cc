@@ -1,4 +1,5 @@
-// Tests that masked documents in one window are learnt as if each had its own window.
+// Tests that documents in one window, with a mask between them, train as if each had its own
+// window.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +30,7 @@ class DocumentMaskTest : public FolderTest {
  protected:
   DocumentMaskTest() : model_(kModel), parameters_(model_.parameters(), DType::f64, 0.4) {}
 
-  // Returns the first window of a file with these tokens.
+  // Writes a file that begins with these tokens. Returns its first window.
   Batch window(std::vector<int32_t> tokens, bool masks, bool marks = false) const {
     tokens.resize(200, 1);
     TokenWriter writer(path("a.bin"),
@@ -43,7 +44,7 @@ class DocumentMaskTest : public FolderTest {
     set.add_validation(0, batch);
     return batch;
   }
-  // Adds to the parameters' gradients; returns the sum of losses.
+  // Adds the gradients of `batch` to those of the parameters. Returns the sum of the losses.
   double learn(const Batch& batch) {
     TestPass test;
     test.batch = batch.view();
@@ -56,7 +57,7 @@ class DocumentMaskTest : public FolderTest {
   BoundParameters parameters_;
 };
 
-TEST_F(DocumentMaskTest, APackedWindowIsItsDocuments) {
+TEST_F(DocumentMaskTest, APackedWindowEqualsItsDocuments) {
   const std::vector<int32_t> packed = {kEnd, 1, 2, 3, kEnd, 4, 5, 0, kEnd};
   const double together = learn(window(packed, true));
   std::vector<std::vector<double>> gradients;
@@ -82,7 +83,7 @@ TEST_F(DocumentMaskTest, APackedWindowIsItsDocuments) {
   EXPECT_GT(std::abs(learn(window(packed, false)) - together), 1e-3) << "without masks it is not";
 }
 
-TEST_F(DocumentMaskTest, PromptsAreReadAndNotLearnt) {
+TEST_F(DocumentMaskTest, PromptsAreReadButNotLearnt) {
   const std::vector<int32_t> tokens = {kEnd, 1, 2, 3, kEnd, 4, 5, 0, kEnd};
   std::vector<int32_t> marked = tokens;
   for (const size_t i : {1, 2, 5}) marked[i] = unpredicted(marked[i]);

@@ -15,7 +15,7 @@
 namespace tutti::training::testing {
 namespace {
 
-// Values stated by the scripts that made the fixtures.
+// The scripts that made the fixtures use these sizes.
 constexpr GptConfig kGpt2{
     .layers = 2, .heads = 2, .width = 24, .context = 13, .vocabulary = 61, .hidden = 96};
 constexpr GptConfig kLlama{.layers = 2,

@@ -1,5 +1,6 @@
-// Tests options that must not change a bit: recomputation, deferred weight gradients, and several
-// micro-batches in flight; and the division of samples into micro-batches (up to rounding).
+// Tests that options do not change a bit: recomputation, deferred weight gradients, and several
+// micro-batches in flight. Also tests that dividing samples into micro-batches changes only
+// rounding.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -40,7 +41,7 @@ std::vector<Case> cases() {
   return cases;
 }
 
-// A model with gradients.
+// A model with its parameters and gradients.
 struct Rig {
   explicit Rig(const Case& c) : model(c.config), parameters(model.parameters(), c.dtype, 0.2) {}
 
@@ -48,7 +49,7 @@ struct Rig {
   BoundParameters parameters;
 };
 
-// Two micro-batches of two samples each, on one arena.
+// Two micro-batches of two samples each. Both use one arena.
 struct TwoPasses {
   explicit TwoPasses(DType dtype) {
     for (size_t i = 0; i < 2; ++i) {
@@ -71,7 +72,7 @@ struct Outcome {
   std::unique_ptr<Rig> rig;
 };
 
-// Runs the micro-batches one after another, each in slot 0, without deferred work.
+// Runs the micro-batches one after another. Each uses slot 0, and defers no work.
 Outcome plain(const Case& c) {
   Outcome outcome{{}, std::make_unique<Rig>(c)};
   TwoPasses two(c.dtype);
@@ -149,7 +150,7 @@ TEST_P(GptPassesTest, TwoMicroBatchesInFlight) {
   expect_same(outcome, plain(GetParam()));
 }
 
-// Backward unit by unit, alternating between both micro-batches, as in pipelines.
+// Runs the backward passes of both micro-batches unit by unit, in turns, as pipelines do.
 TEST_P(GptPassesTest, UnitsInTurns) {
   Outcome outcome{{}, std::make_unique<Rig>(GetParam())};
   TwoPasses two(GetParam().dtype);
@@ -164,7 +165,7 @@ TEST_P(GptPassesTest, UnitsInTurns) {
   for (const Pass& pass : two.passes) outcome.losses.push_back(pass.loss.get().sum);
   const Outcome expected = plain(GetParam());
   EXPECT_EQ(outcome.losses, expected.losses);
-  if (!GetParam().config.tied) {  // a tied weight's gradients come in another order
+  if (!GetParam().config.tied) {  // the gradients of a tied weight would be added in another order
     expect_same(outcome, expected);
   }
 }
@@ -175,7 +176,7 @@ INSTANTIATE_TEST_SUITE_P(All, GptPassesTest, ::testing::ValuesIn(cases()), [](co
          (c.config.dropout > 0 ? "_dropout" : "");
 });
 
-// The same samples in micro-batches of 1, 2 and 4, with dropout.
+// Divides the same samples into micro-batches of 1, 2 and 4, with dropout.
 TEST(GptMicroBatchTest, CutsChangeNothingButRounding) {
   for (Case c : cases()) {
     c.dtype = DType::f64;

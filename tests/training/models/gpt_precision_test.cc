@@ -1,5 +1,5 @@
-// Tests models in f32, bf16 and f16 against the same model in f64 with the same (rounded)
-// parameters.
+// Tests models in f32, bf16 and f16 against the same model in f64, with the same parameters
+// (rounded to the type).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,7 +12,8 @@
 namespace tutti::training::testing {
 namespace {
 
-// Tolerances relative to the largest value: a few roundings in each of about ten layers.
+// Tolerances relative to the largest value. They allow for a few roundings in each of about ten
+// layers.
 struct Tolerance {
   double logits;
   double gradients;
@@ -30,7 +31,7 @@ Tolerance tolerance_of(DType type) {
   }
 }
 
-// Checks one micro-batch. Its gradients are added to f32 gradients or, with `one_pass`, rounded
+// Checks one micro-batch. Its gradients are added to gradients in f32 or, with `one_pass`, rounded
 // once to the model's type.
 void check(const GptConfig& config, DType type, bool one_pass) {
   SCOPED_TRACE(std::string(name(type)) + (one_pass ? ", gradients too: " : ": ") +
@@ -46,7 +47,7 @@ void check(const GptConfig& config, DType type, bool one_pass) {
     pass->batch = batch.micro_batch;
     pass->pass.loss_scale = 1.0 / static_cast<double>(batch.targets.size());
   }
-  // Without a scale, f16's gradients would underflow.
+  // Without loss scaling, gradients in f16 would underflow.
   constexpr double kScale = 1024;
   test.pass.loss_scale *= kScale;
   const Tolerance tolerance = tolerance_of(type);

@@ -67,7 +67,7 @@ TEST(GptTest, ParametersOfALlama) {
   EXPECT_EQ(spec_of(model, "h.0.mlp.w_down.weight").shape, (std::vector<int64_t>{36, 96}));
 }
 
-// Radford et al. 2019, section 2.3.
+// The deviations of Radford et al. 2019, section 2.3.
 TEST(GptTest, InitialDeviations) {
   Gpt model({.layers = 8, .heads = 2, .width = 6, .context = 5, .vocabulary = 7});
   EXPECT_EQ(spec_of(model, "h.3.mlp.c_fc.weight").initial.scale, 0.02);
@@ -78,7 +78,8 @@ TEST(GptTest, InitialDeviations) {
 }
 
 TEST(GptTest, FlopsPerSample) {
-  // Per token: 6 times 12 width^2 per layer and vocabulary x width; 12 width context per layer.
+  // Per token: 6 x 12 width^2 per layer, 6 x vocabulary x width, and 12 x width x context per
+  // layer.
   GptConfig config{.layers = 3, .heads = 2, .width = 8, .context = 16, .vocabulary = 32};
   const double expected = 16.0 * (6 * (3 * 12 * 64 + 32 * 8) + 12 * 3 * 8 * 16);
   EXPECT_EQ(Gpt(config).flops_per_sample(), expected);
@@ -87,8 +88,8 @@ TEST(GptTest, FlopsPerSample) {
   EXPECT_EQ(Gpt(config).flops_per_sample(), expected);
 }
 
-// If all parameters are 0, all logits are 0.
-TEST(GptTest, KnowsNothingWithoutParameters) {
+// If all parameters are 0, all logits are 0, and every token is equally likely.
+TEST(GptTest, ZeroParametersGiveEqualLogits) {
   Gpt model(kTiny);
   const BoundParameters parameters(model.parameters(), DType::f64);
   for (int i = 0; i < parameters.size(); ++i) {
@@ -100,7 +101,8 @@ TEST(GptTest, KnowsNothingWithoutParameters) {
   test.batch = batch.micro_batch;
   forward(model, test.pass);
   EXPECT_NEAR(test.pass.loss.get().sum, 15 * std::log(7), 1e-13);
-  EXPECT_EQ(test.pass.loss.get().correct, 15);  // no logit is larger than the target's
+  // All 15 targets count as correct, because no logit is larger than theirs.
+  EXPECT_EQ(test.pass.loss.get().correct, 15);
 }
 
 TEST(GptTest, NoTokenSeesLaterOnes) {
@@ -112,9 +114,9 @@ TEST(GptTest, NoTokenSeesLaterOnes) {
     TestPass test(DType::f32);
     TokenBatch batch(2, 5, 7);
     test.batch = batch.micro_batch;
-    test.batch.targets = {};  // logits only
+    test.batch.targets = {};  // without targets, the result is the logits
     const HostTensor before = rounded_to(DType::f32, forward(model, test.pass));
-    batch.tokens[3] = (batch.tokens[3] + 1) % 7;  // a token of the first sample
+    batch.tokens[3] = (batch.tokens[3] + 1) % 7;  // changes a token of the first sample
     const Tensor after = forward(model, test.pass);
     for (int64_t row = 0; row < 10; ++row) {
       EXPECT_EQ(same_bits(before.view().row_range(row, 1), after.row_range(row, 1)),
@@ -173,7 +175,7 @@ TEST(GptTest, GradientsWithDropout) {
   }
 }
 
-TEST(GptTest, RefusesSizesThatMakeNoSense) {
+TEST(GptTest, RefusesInvalidSizes) {
   const auto refused = [](auto change) {
     GptConfig config = kTiny;
     change(config);
@@ -195,11 +197,11 @@ TEST(GptTest, RefusesSizesThatMakeNoSense) {
   EXPECT_TRUE(refused([](GptConfig& config) { config.dropout = NAN; }));
   EXPECT_TRUE(refused([](GptConfig& config) {
     config.heads = 4;
-    config.positions = Positions::rope;  // heads of size 1
+    config.positions = Positions::rope;  // the size of the heads is 1, which is odd
   }));
 }
 
-TEST(GptTest, RefusesTokensThatItDoesNotKnow) {
+TEST(GptTest, RefusesUnknownTokens) {
   Gpt model(kTiny);
   const BoundParameters parameters(model.parameters(), DType::f32);
   TestPass test(DType::f32);

@@ -38,7 +38,7 @@ TEST(MixTest, LettersAreSeparatedByCommasBlanksOrLines) {
   EXPECT_EQ(to_text({}), "");
 }
 
-TEST(MixTest, AllMixesAreEachThereOnce) {
+TEST(MixTest, ReturnsEachMixOnce) {
   std::vector<std::string> texts;
   for (const Mix& mix : all_mixes(2, 1)) texts.push_back(to_text(mix));
   EXPECT_EQ(texts, (std::vector<std::string>{"b,b", "b,m", "m,b", "m,m", "d,b", "d,m"}));

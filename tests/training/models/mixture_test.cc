@@ -28,7 +28,7 @@ LlamaConfig tiny(const std::function<void(LlamaConfig&)>& change = {}) {
   return config;
 }
 
-// The minimized value of a pass whose forward has run.
+// Returns the minimized value of a pass after its forward().
 double minimized(const LlamaConfig& config, Pass& pass) {
   double sum = pass.loss_scale * pass.loss.get().sum;
   for (const NamedLoss& loss : pass.losses) {
@@ -40,8 +40,8 @@ double minimized(const LlamaConfig& config, Pass& pass) {
   return sum;
 }
 
-// `first_sample` selects tokens for which no two experts are so close that the finite differences
-// change a choice.
+// `first_sample` selects tokens for which no two experts have close scores, so that the small steps
+// of the finite differences do not change a choice.
 void check_gradients(const LlamaConfig& config, uint64_t first_sample = 5) {
   Llama model(config);
   SCOPED_TRACE(in_words(model.configuration()));
@@ -113,7 +113,7 @@ TEST(MixtureTest, GradientsOfNormsOfHeads) {
   }
 }
 
-// DeepSeek-V3's routing.
+// Uses the routing of DeepSeek-V3.
 TEST(MixtureTest, GradientsOfGroups) {
   check_gradients(tiny([](LlamaConfig& config) {
     config.router = {.experts = 6,

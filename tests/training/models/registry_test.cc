@@ -43,7 +43,7 @@ TEST(ModelRegistryTest, ConfigurationsRecreateTheirModels) {
   }
 }
 
-TEST(ModelRegistryTest, WhatIsGivenIsTaken) {
+TEST(ModelRegistryTest, UsesTheGivenValues) {
   const auto model = make_model(Json::parse(
       R"({"kind": "gpt2", "layers": 2, "heads": 2, "width": 16, "mlp": "swiglu", "tied": false})"));
   const Json configuration = model->configuration();

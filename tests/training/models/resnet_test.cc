@@ -17,7 +17,7 @@
 namespace tutti::training::testing {
 namespace {
 
-// Odd sizes; one block keeps its shape, one changes it.
+// Sizes are odd. One block keeps the shape of its input, the other one changes it.
 ResNetConfig small_config() {
   return {.channels = 3, .height = 7, .width = 5, .classes = 4, .blocks = {1, 1}, .widths = {5, 6}};
 }
@@ -40,7 +40,7 @@ struct ImageBatch {
   std::vector<int32_t> targets;
 };
 
-// A model with its parameters, equal for equal configurations.
+// A model and its parameters. Models of equal configurations have equal parameters.
 struct Bound {
   explicit Bound(const ResNetConfig& config, DType dtype = DType::f64,
                  StatisticsReducer* reducer = nullptr, bool checkpoint_units = false)
@@ -104,14 +104,15 @@ TEST(ResNetTest, NamesAndShapes) {
   EXPECT_EQ(buffers.size(), 12u);
   EXPECT_EQ(buffers.front(), "bn1.running_mean");
   EXPECT_EQ(buffers.back(), "layer2.0.downsample.1.running_var");
-  // 35 pixels: 9 * 3 * 5, 2 * 9 * 5 * 5; then 4 * 3 pixels: 9 * 5 * 6, 9 * 6 * 6, 5 * 6; 6 * 4.
+  // Products per sample: 35 pixels x (9 * 3 * 5 + 2 * 9 * 5 * 5), then 12 pixels x (9 * 5 * 6 + 9 *
+  // 6 * 6 + 5 * 6), then 6 * 4.
   EXPECT_EQ(model.flops_per_sample(), 6.0 * (35 * (135 + 450) + 12 * (270 + 324 + 30) + 24));
   EXPECT_EQ(in_words(model.configuration()),
             "resnet blocks=1,1 widths=5,6 sync_bn=false zero_last_gain=true channels=3 height=7 "
             "width=5 classes=4");
 }
 
-// Central differences with a step so small that hardly any ReLU changes its branch.
+// The step of the central differences is so small that hardly any ReLU changes its branch.
 TEST(ResNetTest, Gradients) {
   Bound bound(small_config());
   const ImageBatch batch(small_config(), 3);
@@ -138,7 +139,7 @@ TEST(ResNetTest, Gradients) {
   }
 }
 
-TEST(ResNetTest, OtherTypesNearDoubles) {
+TEST(ResNetTest, OtherTypesAreCloseToDoubles) {
   const ResNetConfig config = small_config();
   const ImageBatch batch(config, 8);
   Bound exact(config);
@@ -167,7 +168,7 @@ TEST(ResNetTest, EvaluationUsesRunningStatistics) {
   const std::vector<double> alone = doubles(bound.runner.predict(one.micro_batch(), bound.hooks));
   const std::vector<double> together =
       doubles(bound.runner.predict(three.micro_batch(), bound.hooks));
-  // An image's logits do not depend on the rest of the batch, and no statistics are updated.
+  // An image's logits do not depend on the rest of the batch, and the statistics are not updated.
   EXPECT_LT(relative_distance(alone, std::vector<double>(together.begin(), together.begin() + 4)),
             1e-6);
   EXPECT_EQ(bound.buffers(), buffers);
@@ -232,7 +233,7 @@ TEST(ResNetTest, BadSizes) {
   EXPECT_THROW(bound.train(batch), Error);
 }
 
-// ---- Ten kinds of patterns in noise: five directions, two widths ----
+// ---- patterns in noise of ten kinds: five directions, each in two widths ----
 
 constexpr int64_t kSize = 12;
 
@@ -260,7 +261,7 @@ ImageBatch patterns(int64_t samples, uint64_t stream) {
 TEST(ResNetTest, LearnsPatterns) {
   const ResNetConfig config{.height = kSize, .width = kSize, .blocks = {1, 1}, .widths = {8, 16}};
   ResNet model(config);
-  // By hand: gradient descent with momentum (0.9) on a cosine schedule.
+  // Gradient descent with momentum (0.9) and a cosine schedule, without the library's optimizer.
   std::vector<std::vector<float>> values, gradients, velocities;
   for (const ParameterSpec& spec : model.parameters().specs()) {
     const auto count = static_cast<size_t>(spec.count());

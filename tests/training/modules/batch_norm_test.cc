@@ -18,7 +18,7 @@ Differentiable differentiable(BatchNorm& norm, BatchNorm::Saved& saved) {
           [&](Pass& pass, ConstTensor dy) { return norm.backward(pass, dy, saved); }};
 }
 
-// A table and a module, bound to parameters: weight, then bias.
+// A module and its table, bound to two parameters: 0 is the weight, 1 the bias.
 struct Bound {
   Bound(int64_t channels, DType dtype, const BatchNormOptions& options = {})
       : norm(table, "bn", channels, options), parameters(table, dtype), test(dtype) {}
@@ -41,11 +41,12 @@ TEST(BatchNormTest, Values) {
     Bound bound(2, dtype, {.epsilon = 0});
     assign(bound.parameters.value(0), std::vector<double>{2, 3});
     assign(bound.parameters.value(1), std::vector<double>{10, 20});
-    HostTensor x(dtype, 2, 4);  // two images of two pixels; means 3 and 0, deviations 2 and 4
+    // Two images of two pixels; the channels' means are 3 and 0, their deviations 2 and 4.
+    HostTensor x(dtype, 2, 4);
     assign(x, std::vector<double>{1, 4, 5, -4, 1, -4, 5, 4});
     EXPECT_EQ(doubles(bound.norm.forward(bound.test.pass, x, bound.saved)),
               (std::vector<double>{8, 23, 12, 17, 8, 17, 12, 23}));
-    // Variances of samples: 16 / 3 and 64 / 3.
+    // The running variances use the unbiased variances 16 / 3 and 64 / 3.
     EXPECT_EQ(bound.buffer(0), (std::vector<float>{0.3f, 0.0f}));
     EXPECT_EQ(bound.buffer(1), (std::vector<float>{static_cast<float>(0.9 + 0.1 * 16 / 3),
                                                    static_cast<float>(0.9 + 0.1 * 64 / 3)}));
@@ -86,7 +87,7 @@ TEST(BatchNormTest, Gradients) {
   }
 }
 
-// A module with a fused ReLU equals a module without one that is followed by a ReLU.
+// A module with a fused ReLU must equal a module without it, followed by a ReLU.
 TEST(BatchNormTest, Relu) {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
     for (const int64_t channels : {3, 17}) {
@@ -164,7 +165,8 @@ TEST(BatchNormTest, OneValuePerChannel) {
   EXPECT_EQ(bound.buffer(1), (std::vector<float>{0.9f, 0.9f}));
 }
 
-// The variance of large values that hardly differ, which a sum of squares in float would lose.
+// Large values that hardly differ: their variance would be lost if it were computed in float from a
+// sum of squares.
 TEST(BatchNormTest, LargeMean) {
   Bound bound(1, DType::f32, {.epsilon = 0});
   assign(bound.parameters.value(0), std::vector<double>{1});
@@ -208,8 +210,8 @@ TEST(BatchNormTest, OtherTypesEqualDoubles) {
 
 // ---- SyncBN ----
 
-// Small integers, and a power of two of pixels: all sums are exact, so the ranks together get the
-// whole batch's bits.
+// The values are small integers, and the number of pixels is a power of two. All sums are therefore
+// exact, and ranks get the same bits as the whole batch.
 HostTensor whole_numbers(int64_t rows, int64_t cols, uint64_t stream) {
   HostTensor x = random_tensor(DType::f32, rows, cols, stream, 8);
   for (int64_t i = 0; i < rows * cols; ++i) {
@@ -223,8 +225,8 @@ struct OnRanks {
   std::vector<float> mean, variance;
 };
 
-// One thread per rank; each has its part of the rows, in order. Ranks without rows have NaNs with
-// weight 0.
+// Runs one thread per rank. Each has its part of the rows, in order. A rank without rows has two
+// rows of NaNs with weight 0.
 OnRanks run_on_ranks(const std::vector<int64_t>& rows_of_rank, int64_t channels, ConstTensor x,
                      ConstTensor dy, bool synchronized) {
   HostTensor nan(DType::f32, 2, x.cols);
@@ -291,7 +293,7 @@ TEST(SyncBatchNormTest, RanksEqualTheWholeBatch) {
     // Each rank rounds its gradients to float.
     EXPECT_LT(relative_distance(parts.gradients, whole.gradients), 1e-6);
   }
-  // Without synchronization, ranks differ.
+  // Without synchronization, the results differ from those of the whole batch.
   EXPECT_NE(run_on_ranks({4, 4}, kChannels, x, dy, false).y, whole.y);
 }
 

@@ -38,7 +38,7 @@ std::vector<Case> cases() {
       }
     }
   }
-  // The cases of vector code: whole blocks of channels, and one channel.
+  // The vector code has separate loops for whole blocks of channels, and for one channel.
   all.push_back({2, {6, 6, 16}, {.outputs = 32, .kernel = 3, .stride = 2, .padding = 1}});
   all.push_back({2, {6, 6, 1}, {.outputs = 16, .kernel = 3, .stride = 1, .padding = 1}});
   return all;
@@ -50,8 +50,8 @@ std::vector<Case> cases() {
                               << c.options.stride << ", padding " << c.options.padding;
 }
 
-// Two input channels with kernels 1 2 / 3 4 and 1 0 / 0 -1, and a bias of 7. The expected values
-// are computed by hand.
+// The two input channels have the kernels 1 2 / 3 4 and 1 0 / 0 -1, and the bias is 7. The expected
+// values are computed by hand.
 TEST(ConvolutionTest, Values) {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
     SCOPED_TRACE(name(dtype));
@@ -66,10 +66,10 @@ TEST(ConvolutionTest, Values) {
     TestPass test(dtype);
     Convolution::Saved saved;
     HostTensor x(dtype, 1, 12);
-    // Pixels 1 2 3 / 4 5 6 in the first channel, 8 0 16 / 0 32 64 in the second.
+    // The first channel has the pixels 1 2 3 / 4 5 6, the second one 8 0 16 / 0 32 64.
     assign(x, std::vector<double>{1, 8, 2, 0, 3, 16, 4, 0, 5, 32, 6, 64});
     const Tensor y = convolution.forward(test.pass, x, saved);
-    // Windows begin at (-1, -1), (-1, 1), (1, -1), (1, 1).
+    // The four windows begin at (-1, -1), (-1, 1), (1, -1) and (1, 1).
     EXPECT_EQ(convolution.output(), (ImageShape{2, 2, 1}));
     EXPECT_EQ(doubles(y),
               (std::vector<double>{4 - 8 + 7, 6 + 12 - 16 + 7, 8 - 0 + 7, 5 + 12 + 32 + 7}));
@@ -89,12 +89,13 @@ TEST(ConvolutionTest, Gradients) {
   }
 }
 
-// Sums are in float; 16-bit results are rounded once. All types get the same rounded inputs.
+// Sums are in float, and 16-bit results are rounded once. All types get the same inputs, rounded to
+// the narrowest type.
 TEST(ConvolutionTest, OtherTypesEqualDoubles) {
   struct Tolerance {
     DType dtype;
     double sums;     // gradients of weights, which are kept in f32
-    double results;  // half a unit in the last place of the type, and little more
+    double results;  // half a unit in the last place of the type, plus a small margin
   };
   for (const Tolerance tolerance :
        {Tolerance{DType::f32, 1e-6, 1e-6}, Tolerance{DType::bf16, 1e-6, 0.0041},

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kSamples = 6, kPerSample = 35;
 
-// Ones after dropout: the mask.
+// Returns a mask: the result of dropout on ones.
 HostTensor mask(double p, uint64_t stream, uint64_t seed, uint64_t first_sample, int64_t samples,
                 int64_t per_sample = kPerSample) {
   TestPass test;
@@ -39,7 +39,7 @@ TEST(DropoutTest, DependsOnTheSampleNotOnTheMicroBatch) {
   }
 }
 
-// Samples of 5 positions, of which a rank has some.
+// Each sample has 5 positions, and the rank has only some of them.
 TEST(DropoutTest, DependsOnThePositionNotOnWhoHasIt) {
   constexpr int64_t kPositions = 5, kCols = kPerSample / kPositions;
   const std::vector<double> whole = doubles(mask(0.4, 3, 9, 100, kSamples));
@@ -76,7 +76,7 @@ TEST(DropoutTest, SamplesStreamsAndSeedsDiffer) {
   EXPECT_NE(doubles(mask(0.4, 3, 10, 100, 1)), base);
 }
 
-// Kept elements are 1 / (1 - p); their number is within 6 standard deviations of the expected one.
+// Kept elements are 1 / (1 - p). Their count is within 6 standard deviations of the expected count.
 TEST(DropoutTest, KeepsTheExpectedShare) {
   for (const double p : {0.1, 0.5, 0.9}) {
     constexpr int64_t kCount = 100000;
@@ -105,7 +105,7 @@ TEST(DropoutTest, BackwardDropsTheSameElements) {
   }
 }
 
-TEST(DropoutTest, OffWhereNothingIsTrained) {
+TEST(DropoutTest, IsOffWithoutTraining) {
   TestPass test;
   EXPECT_TRUE(Dropout(0.3, 1).active(test.pass));
   EXPECT_FALSE(Dropout(0, 1).active(test.pass));

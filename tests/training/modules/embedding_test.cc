@@ -50,8 +50,8 @@ TEST(EmbeddingTest, Gradients) {
   }
 }
 
-// A pure bf16 sum of ones would stop at 256.
-TEST(EmbeddingTest, RepeatedTokensAreAddedUpInFloat) {
+// Adds ones. A sum in bf16 would stop at 256.
+TEST(EmbeddingTest, RepeatedTokensAreAccumulatedInFloat) {
   ParameterTable table;
   const Embedding embedding(table, "e", 2, 1, 0.02);
   const BoundParameters parameters(table, DType::bf16, 0.5, /*one_pass=*/true);
@@ -79,7 +79,7 @@ TEST(EmbeddingTest, RefusesUnknownTokens) {
   }
 }
 
-// Weights are copied without conversion, so another type would be misinterpreted.
+// Weights are copied without conversion, so that memory of another type would be misinterpreted.
 TEST(EmbeddingTest, RefusesAnotherTypeThanTheWeights) {
   ParameterTable table;
   const Embedding embedding(table, "e", 5, 3, 0.02);

@@ -22,7 +22,7 @@ HostTensor whole_numbers(DType dtype, int64_t rows, int64_t cols, int64_t first)
   return tensor;
 }
 
-// Rows are added in several parts, and again after clear(), which keeps the memory.
+// Rows are added in several parts. After clear(), which keeps the memory, they are added again.
 TEST(FactorRowsTest, MakeTheGradient) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     FactorRows rows(5, 3, dtype, allocate);

@@ -13,8 +13,8 @@ class LinearFormats : public ::testing::TestWithParam<GemmFormat> {};
 INSTANTIATE_TEST_SUITE_P(All, LinearFormats,
                          ::testing::Values(GemmFormat::tf32, GemmFormat::fp8, GemmFormat::mxfp8));
 
-// Rounded as an operand, 1 + e becomes 1, so each product below is 0. If the product were rounded
-// instead, it would be e, which the format represents exactly.
+// 1 + e, rounded as an operand, becomes 1, so that each product below is 0. If instead the product
+// were rounded, it would be e, which the format represents exactly.
 TEST_P(LinearFormats, RoundBeforeTheyMultiply) {
   const double e = GetParam() == GemmFormat::tf32 ? 0x1p-12 : 0x1p-4;
   for (const int slices : {1, 2}) {
@@ -42,7 +42,7 @@ TEST_P(LinearFormats, RoundBeforeTheyMultiply) {
       found.insert(found.end(), dw.begin(), dw.end());
       return found;
     };
-    // y, dx and dW.
+    // The results are y, dx and dW.
     using Found = std::vector<double>;
     EXPECT_EQ(layer(false, 2, 1, {1 + e, -1}, {1, 1}, {1}), (Found{0, 1, 1, 1, -1}));
     EXPECT_EQ(layer(true, 2, 1, {1 + e, -1}, {1, 1}, {1}), (Found{e, 1, 1, 1 + e, -1}));
@@ -53,7 +53,7 @@ TEST_P(LinearFormats, RoundBeforeTheyMultiply) {
   }
 }
 
-// nvfp4: of a block with the largest value 6, 5 lies halfway between 4 and 6 and becomes 4.
+// In an nvfp4 block whose largest value is 6, the value 5 is halfway between 4 and 6 and becomes 4.
 TEST(LinearFormat, Nvfp4RoundsBeforeItMultiplies) {
   TestPass test(DType::f32);
   ParameterTable table;
@@ -68,7 +68,7 @@ TEST(LinearFormat, Nvfp4RoundsBeforeItMultiplies) {
   EXPECT_NEAR(get(linear.forward(test.pass, x, saved), 0, 0), 6, 1e-6);
 }
 
-// Stochastic rounding of gradients repeats in the same micro-batch and differs in another one.
+// Stochastic rounding of gradients repeats for the same micro-batch and differs for another one.
 TEST(LinearFormat, Nvfp4DrawsByMicroBatch) {
   const auto gradients = [](uint64_t seed, uint64_t first_sample, const char* name) {
     TestPass test(DType::f32);

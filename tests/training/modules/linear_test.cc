@@ -71,7 +71,7 @@ TEST(LinearTest, NoRows) {
   EXPECT_EQ(doubles(parameters.gradient(1)), std::vector<double>(4));
 }
 
-// Writes into the caller's memory, and runs each half of the backward pass separately.
+// Writes into memory of the caller, and runs each half of the backward pass separately.
 TEST(LinearTest, ComputesInParts) {
   ParameterTable table;
   const Linear linear(table, "l", 7, 5);
@@ -92,8 +92,8 @@ TEST(LinearTest, ComputesInParts) {
   EXPECT_TRUE(same_bits(apart, again.gradient(0)));
 }
 
-// 4099 rows of ones: a sum beyond what any 16-bit type can count to.
-TEST(LinearTest, GradientsAreAddedUpInF32) {
+// Adds 4099 rows of ones. No 16-bit type can represent the sum.
+TEST(LinearTest, GradientsAreAccumulatedInF32) {
   for (const DType type : {DType::bf16, DType::f16}) {
     ParameterTable table;
     const Linear linear(table, "l", 1, 1);

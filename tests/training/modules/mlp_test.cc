@@ -58,7 +58,7 @@ TEST(MlpTest, Gradients) {
   }
 }
 
-// The backward pass with a recomputed activation gives the same bits.
+// The backward pass gives the same bits with a recomputed activation.
 TEST(MlpTest, Recomputed) {
   for (const MlpKind kind : {MlpKind::gelu, MlpKind::swiglu}) {
     for (const DType type : {DType::f32, DType::bf16}) {

@@ -23,7 +23,8 @@ TEST(NormTest, Values) {
   const std::vector<double> gain = {1, 2, 1, 1}, bias = {0, 0, 0, 5};
   {
     ParameterTable table;
-    const Norm norm(table, "n", 4, NormKind::layer, 4);  // mean 4, variance 5: divides by 3
+    // The mean is 4 and the variance 5; with an epsilon of 4, divides by sqrt(9) = 3.
+    const Norm norm(table, "n", 4, NormKind::layer, 4);
     const BoundParameters parameters(table, DType::f64);
     assign(parameters.value(0), gain);
     assign(parameters.value(1), bias);
@@ -31,7 +32,8 @@ TEST(NormTest, Values) {
     EXPECT_LT(relative_distance(doubles(norm.forward(test.pass, x, saved)), expected), 1e-15);
   }
   ParameterTable table;
-  const Norm norm(table, "n", 4, NormKind::rms, 4);  // mean square 21: divides by 5
+  // The mean square is 21; with an epsilon of 4, divides by sqrt(25) = 5.
+  const Norm norm(table, "n", 4, NormKind::rms, 4);
   const BoundParameters parameters(table, DType::f64);
   assign(parameters.value(0), gain);
   const std::vector<double> expected = {0.2, 1.2, 1, 1.4};
@@ -55,8 +57,8 @@ TEST(NormTest, Gradients) {
   }
 }
 
-// The mean is large compared to the deviation: a variance as the difference of two squares would be
-// lost in f32.
+// The mean is large compared with the deviation. A variance computed as the difference of two
+// squares would be lost in f32.
 TEST(NormTest, LargeMean) {
   ParameterTable table, wide_table;
   const Norm norm(table, "n", 64, NormKind::layer), wide(wide_table, "n", 64, NormKind::layer);
@@ -71,7 +73,7 @@ TEST(NormTest, LargeMean) {
   EXPECT_LT(relative_distance(y, expected), 1e-3);
 }
 
-TEST(NormTest, SmallTypesAreNearTheWideOne) {
+TEST(NormTest, SmallTypesAreCloseToTheWideOne) {
   for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
     for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
       // y and dx are rounded once.

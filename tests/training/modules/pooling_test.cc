@@ -17,7 +17,8 @@ Differentiable differentiable(const Pooling& pooling, Pooling::Saved& saved) {
           [&](Pass& pass, ConstTensor dy) { return pooling.backward(pass, dy, saved); }};
 }
 
-// Values further apart than the step of the finite differences: the maximum does not change.
+// The values differ by more than the step of the finite differences, so that the maximum does not
+// change.
 HostTensor distinct_values(int64_t rows, int64_t cols) {
   HostTensor x(DType::f64, rows, cols);
   for (int64_t i = 0; i < rows * cols; ++i) {
@@ -49,7 +50,7 @@ TEST(PoolingTest, Gradients) {
   }
 }
 
-// 3 x 3 pixels of two channels, the second one the first one's negative.
+// 3 x 3 pixels of two channels. The second channel is the negative of the first one.
 TEST(PoolingTest, Values) {
   for (const DType dtype : kTypes) {
     SCOPED_TRACE(name(dtype));
@@ -77,7 +78,7 @@ TEST(PoolingTest, Values) {
 }
 
 TEST(GlobalAverageTest, IsTheMeanOfEachChannel) {
-  const ImageShape input{2, 4, 70};  // more channels than are taken at once
+  const ImageShape input{2, 4, 70};  // more channels than one loop iteration sums
   const GlobalAverage average(input);
   HostTensor x(DType::f32, 2, input.size());
   for (int64_t i = 0; i < 2 * input.size(); ++i) {
@@ -89,7 +90,8 @@ TEST(GlobalAverageTest, IsTheMeanOfEachChannel) {
   for (size_t i = 0; i < 140; ++i) ASSERT_EQ(y[i], static_cast<double>(i % 70) + 3.5);
 }
 
-// The first of equal values gets the gradient; overlapping windows are summed before rounding.
+// The first of equal values gets the gradient. Gradients of overlapping windows are summed before
+// they are rounded.
 TEST(PoolingTest, EqualValuesAndRounding) {
   const ImageShape input{1, 3, 1};
   const Pooling pooling(PoolingKind::max, input, {1, 2, 1, 0});
@@ -122,9 +124,9 @@ TEST(PoolingTest, BadWindows) {
     return Pooling(PoolingKind::max, {20, 20, 1}, window);
   };
   EXPECT_NO_THROW(make({16, 16, 1, 0}));
-  EXPECT_THROW(make({16, 17, 1, 0}), Error);  // too many places
+  EXPECT_THROW(make({16, 17, 1, 0}), Error);  // the windows have too many pixels
   EXPECT_THROW(make({21, 1, 1, 0}), Error);
-  EXPECT_THROW(make({2, 2, 1, 2}), Error);  // could be in the padding alone
+  EXPECT_THROW(make({2, 2, 1, 2}), Error);  // a window could be entirely in the padding
   EXPECT_THROW(make({2, 2, 0, 0}), Error);
 }
 

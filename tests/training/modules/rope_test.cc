@@ -11,12 +11,13 @@
 namespace tutti::training::testing {
 namespace {
 
-// Pairs (i, i + half) as complex numbers, times exp(i position base^(-2 i / head_size)).
+// Treats pairs (i, i + half) as complex numbers, which are multiplied by exp(i position base^(-2 i
+// / head_size)).
 TEST(RopeTest, EqualsComplexRotation) {
   constexpr int64_t kContext = 5, kHeads = 2, kSize = 6, kHalf = kSize / 2;
   const Rope rope(kContext, kSize, {.base = 100});
   for (const DType type : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
-    // Two samples; the third head is not rotated.
+    // There are two samples. Each row has a third head, which is not rotated.
     const HostTensor x = random_tensor(type, 2 * kContext, 3 * kSize, 3);
     const HostTensor y = rounded_to(type, x);
     rope.rotate(y, kHeads, kContext);
@@ -59,7 +60,8 @@ TEST(RopeTest, KeepsLengthsAndHasAnInverse) {
   EXPECT_LT(relative_distance(y, x), 1e-14);
 }
 
-// Purpose of RoPE: the product of two rotated rows depends only on their distance.
+// Relative positions are the purpose of RoPE: the product of two rotated rows depends only on their
+// distance.
 TEST(RopeTest, ProductsDependOnTheDistance) {
   const Rope rope(50, 8);
   const HostTensor query(DType::f64, 50, 8), key(DType::f64, 50, 8);
@@ -90,7 +92,8 @@ TEST(RopeTest, LaterRowsAreAtLaterPositions) {
   EXPECT_TRUE(same_bits(whole, part));
 }
 
-// Returns the factor by which each pair is slowed down, from the rotation of (1, 0) at position 1.
+// Returns, for each pair, the factor by which scaling slows its rotation. Measures it by rotating
+// (1, 0) at position 1.
 std::vector<double> slowdowns(const RopeOptions& options, int64_t context = 2) {
   constexpr int64_t kSize = 8, kHalf = kSize / 2;
   const HostTensor row(DType::f64, 1, kSize);
@@ -110,7 +113,7 @@ TEST(RopeTest, LinearScalingSlowsAllPairs) {
   }
 }
 
-// Over 628 positions pair 0 turns 100 times, the others 10, 1 and 0.1 times.
+// Over 628 positions, pair 0 turns 100 times, and the other pairs 10, 1 and 0.1 times.
 TEST(RopeTest, Llama3ScalingSlowsSlowPairs) {
   const std::vector<double> factors = slowdowns({.scaling = RopeScaling::llama3,
                                                  .factor = 8,
@@ -128,11 +131,11 @@ TEST(RopeTest, Llama3ScalingSlowsSlowPairs) {
 TEST(RopeTest, DynamicScalingTakesALargerBaseBeyondTheOriginalContext) {
   const RopeOptions options{.scaling = RopeScaling::dynamic, .factor = 2, .original_context = 16};
   EXPECT_NEAR(slowdowns(options, 16)[2], 1, 1e-9);
-  // The base becomes base * (2 * 2 - 1)^(8 / 6), and pair i has its power i / 4.
+  // The base becomes base * (2 * 2 - 1)^(8 / 6). Pair i uses this base to the power i / 4.
   EXPECT_NEAR(slowdowns(options, 32)[2], std::pow(std::pow(3, 8.0 / 6), 0.5), 1e-9);
 }
 
-TEST(RopeTest, RefusesWhatMakesNoSense) {
+TEST(RopeTest, RefusesInvalidOptions) {
   EXPECT_THROW(Rope(4, 5), Error);
   for (const RopeOptions& options :
        {RopeOptions{.base = 0}, RopeOptions{.scaling = RopeScaling::linear, .factor = 0},

@@ -10,7 +10,7 @@
 namespace tutti::training::testing {
 namespace {
 
-// A router of 8 experts for tokens of 8 values, which are its logits.
+// A router for 8 experts. The 8 values of a token are its logits.
 struct Rig {
   explicit Rig(const RouterOptions& options, int64_t context = 4)
       : load(std::make_shared<ExpertLoad>(1, 8, false, options.bias_rate)),
@@ -41,8 +41,8 @@ struct Rig {
   std::vector<int32_t> zeros;
 };
 
-// transformers 5.24's DeepseekV3TopkRouter, with a bias below all scores: still, no expert outside
-// the best groups is chosen.
+// Expected values are those of DeepseekV3TopkRouter in transformers 5.24. Even with a bias below
+// all scores, no expert outside the best groups is chosen.
 TEST(RouterTest, ChoosesAsDeepSeekV3Does) {
   Rig rig({.experts = 8,
            .topk = 3,
@@ -77,7 +77,7 @@ TEST(RouterTest, ChoosesTheFirstOfEquals) {
   EXPECT_NEAR(rig.saved.weights[0], 0.5, 1e-7);
 }
 
-// Four tokens of one sample prefer expert 2, which has capacity for two of their choices.
+// Four tokens of one sample prefer expert 2, whose capacity is two choices.
 TEST(RouterTest, DropsWhatAFullExpertCannotTake) {
   std::vector<double> logits(32);
   for (size_t token = 0; token < 4; ++token) {

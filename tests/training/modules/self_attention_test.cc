@@ -56,7 +56,8 @@ TEST(SelfAttentionTest, Gradients) {
   }
 }
 
-// Key heads that serve one, two or four query heads, with their own size, in separate layers.
+// Key heads that serve one, two or four query heads. The heads have their own size, and the layers
+// are separate.
 TEST(SelfAttentionTest, GradientsOfGroupedQueries) {
   for (const int64_t key_heads : {1, 2, 4}) {
     for (const bool bias : {false, true}) {
@@ -74,14 +75,14 @@ TEST(SelfAttentionTest, GradientsOfGroupedQueries) {
   }
 }
 
-// Heads of an odd size.
+// The size of the heads is odd.
 TEST(SelfAttentionTest, GradientsOfOddHeads) {
   check({.width = 5, .heads = 1}, 4, 3, {});
   check({.width = 9, .heads = 3}, 4, 1, {});
   check({.width = 3, .heads = 3}, 4, 1, {});
 }
 
-// Blocks have 128 rows.
+// Contexts of one, two and three blocks, which have 128 rows each.
 TEST(SelfAttentionTest, GradientsOverSeveralBlocks) {
   for (const int64_t context : {128, 129, 257}) {
     check({.width = 6, .heads = 3, .rope = std::make_shared<Rope>(context, 2)}, context, 1,
@@ -90,8 +91,8 @@ TEST(SelfAttentionTest, GradientsOverSeveralBlocks) {
   check({.width = 4, .heads = 1}, 257, 2, {.every = 61});
 }
 
-// Gradients of 16-bit types include roundings of probabilities and of each layer.
-TEST(SelfAttentionTest, SmallTypesAreNearTheWideOne) {
+// The tolerance for 16-bit types includes the rounding of probabilities and of each layer's result.
+TEST(SelfAttentionTest, SmallTypesAreCloseToTheWideOne) {
   for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
     const double tolerance = type == DType::f32 ? 5e-6 : type == DType::bf16 ? 0.03 : 0.004;
     const SelfAttentionOptions options{

@@ -19,7 +19,7 @@ TEST(SquaredErrorTest, SumsSquaresAndTheirDerivatives) {
     test.pass.dtype = dtype;
     test.pass.loss_scale = 0.25;
     HostTensor predictions(dtype, 2, 2);
-    assign(predictions, std::vector<double>{1, 1, 1.5, 2});  // errors 0, 3, 1, -2
+    assign(predictions, std::vector<double>{1, 1, 1.5, 2});  // the errors are 0, 3, 1 and -2
     SquaredError error;
     error.forward(test.pass, predictions);
     EXPECT_EQ(test.pass.loss.get().sum, 14);
@@ -27,7 +27,7 @@ TEST(SquaredErrorTest, SumsSquaresAndTheirDerivatives) {
   }
 }
 
-TEST(SquaredErrorTest, WithoutTargetsPredictionsStay) {
+TEST(SquaredErrorTest, PredictionsAreReturnedWithoutTargets) {
   const MicroBatch batch{.samples = 1};
   TestPass test;
   test.pass.batch = &batch;
@@ -38,7 +38,7 @@ TEST(SquaredErrorTest, WithoutTargetsPredictionsStay) {
   EXPECT_EQ(test.pass.loss.get().sum, 0);
 }
 
-TEST(SquaredErrorTest, AnotherNumberOfTargets) {
+TEST(SquaredErrorTest, RefusesAnotherNumberOfTargets) {
   const std::vector<float> targets = {1, 2, 3};
   const MicroBatch batch{.samples = 1, .float_targets = targets};
   TestPass test;
@@ -48,7 +48,7 @@ TEST(SquaredErrorTest, AnotherNumberOfTargets) {
   EXPECT_THROW(error.forward(test.pass, predictions), Error);
 }
 
-TEST(FeaturesTest, FeaturesHaveThePassesType) {
+TEST(FeaturesTest, FeaturesHaveTheTypeOfThePass) {
   const std::vector<float> features = {1, -2, 0.5f, 4, 0, 3};
   const MicroBatch batch{.samples = 2, .features = features};
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {

@@ -1,5 +1,5 @@
-// Tests that memory in files keeps what is written, gives pages back, and throws errors where the
-// system would send signals.
+// Tests memory in files: it keeps its contents, releases pages, and throws errors where the system
+// would raise signals.
 #include "training/offload/file_memory.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ constexpr size_t kBytes = size_t{1} << 20;
 
 class FileMemories : public FolderTest {
  protected:
-  // Cuts off all files of this process that are in the folder.
+  // Truncates all open files of this process that are in the folder.
   void cut_off_files() const {
     const std::string folder = fs::canonical(path("")).string();
     for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
@@ -81,7 +81,8 @@ TEST_F(FileMemories, KeepTheirBytesWithoutMemory) {
   for (size_t i = 0; i < count; ++i) ASSERT_EQ(numbers[i], i + 1);
 }
 
-// Neighbours share pages: the one in which a range ends is still in use.
+// Ranges may share a page. The page in which the evicted range ends is kept, because the next range
+// uses it.
 TEST_F(FileMemories, EvictWholePages) {
   const FileMemory memory(path(""), kBytes);
   const std::span<std::byte> all(memory.data(), memory.size());
@@ -111,7 +112,8 @@ TEST_F(FileMemories, FullFileSystemsAreAnError) {
   EXPECT_THAT(error_of([&] { FileMemory(path(""), too_much); }), HasSubstr("No space left"));
 }
 
-// Access to a page beyond the end of a file raises SIGBUS, as on a failing disk.
+// A page beyond the end of its file cannot be read. Access to it raises SIGBUS, as on a failing
+// disk.
 TEST_F(FileMemories, UnreadableFilesAreAnError) {
   const FileMemory memory(path(""), kBytes);
   const std::span<std::byte> all(memory.data(), memory.size());

@@ -1,4 +1,4 @@
-// Tests that offloaded state trains to the same bits as state in memory.
+// Tests that training with offloaded state gives the same bits as with state in memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ using tutti::testing::run_ranks_catching;
 
 class Offload : public FolderTest {
  protected:
-  // A window of 1 MiB has several chunks.
+  // The window is 1 MiB, which is several chunks.
   OffloadOptions files_of(const std::vector<std::string>& kinds) const {
     return {.kinds = kinds, .directory = path(""), .window = 1};
   }
@@ -36,7 +36,8 @@ class Offload : public FolderTest {
     if (stage == 3) return {"optimizer", "parameters", "activations"};
     return {"optimizer", "activations"};
   }
-  // Expects training with these kinds of state in files to give the bits of training in memory.
+  // Expects training with these kinds of state in files to give the same bits as training in
+  // memory.
   void expect_same_bits(int ranks, TinyRun run, const std::vector<std::string>& kinds) const {
     const Outcome expected = testing::train(ranks, run);
     run.replica.storage.offload = files_of(kinds);
@@ -205,7 +206,7 @@ TEST_F(OffloadedRun, TakesThePlannedMemory) {
   }
 }
 
-TEST_F(OffloadedRun, IsRefusedWhereItCannotBe) {
+TEST_F(OffloadedRun, IsRefusedWithOtherOptions) {
   const auto error_of = [&] {
     const auto errors = run_ranks_catching(1, [&](const Job& job) {
       const Mesh mesh(Communicator::init(job), {});

@@ -1,5 +1,5 @@
-// Tests that a loop over pieces in files finds them in memory, and never holds more than a window
-// there.
+// Tests that a loop over pieces in files finds each range in memory, and never has more than a
+// window in memory.
 #include "training/offload/offloaded_pieces.h"
 
 #include <gtest/gtest.h>
@@ -18,9 +18,9 @@ namespace {
 
 using testing::resident_bytes;
 
-constexpr int64_t kRange = 1 << 12;  // elements
-constexpr int64_t kRanges = 64;      // of the piece
-constexpr size_t kWindow = 1 << 18;  // an eighth of masters and states
+constexpr int64_t kRange = 1 << 12;  // elements per range
+constexpr int64_t kRanges = 64;      // ranges of the piece
+constexpr size_t kWindow = 1 << 18;  // bytes; an eighth of masters and states
 
 class OffloadedPieceLoops : public FolderTest {
  protected:
@@ -76,7 +76,7 @@ TEST_F(OffloadedPieceLoops, HaveAWindowInMemory) {
   }
 }
 
-// Two threads leave ranges in this order if one is a range behind.
+// If one of two threads is a range behind the other, ranges are left in this order.
 TEST_F(OffloadedPieceLoops, MayLeaveRangesInAnotherOrder) {
   offloaded_.begin_loop(ranges_, {});
   for (int64_t i = 0; i < kRanges; i += 2) {

@@ -1,4 +1,4 @@
-// Tests that pages are moved in the order of requests.
+// Tests that pages are written and read in the order of the requests.
 #include "training/offload/pager.h"
 
 #include <gtest/gtest.h>

@@ -11,7 +11,8 @@
 
 namespace tutti::training::testing {
 
-// Returns the bytes of the range's pages in the page cache. The range must start at a page.
+// Returns the number of bytes in those pages of the range that are in the page cache. The range
+// must start at a page boundary.
 inline size_t resident_bytes(std::span<const std::byte> range) {
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   std::vector<unsigned char> pages((range.size() + page - 1) / page);

@@ -11,8 +11,8 @@
 namespace tutti::training {
 namespace {
 
-// Five steps of torch.optim.Adafactor (PyTorch 2.15, lr = 0.05, weight_decay = 0.1) on the
-// synthetic numbers of one_owner.h; the third step's gradients are ten times as large.
+// Results of five steps of torch.optim.Adafactor (PyTorch 2.15, lr = 0.05, weight_decay = 0.1) on
+// the synthetic gradients of one_owner.h. The gradients of the third step are ten times as large.
 const std::vector<std::vector<float>> kExpected = {
     {-0.227777332F, -0.113517925F, 0.0295856986F, 0.212663934F, -0.425042719F, -0.112806037F,
      0.255621791F, 0.065394178F, -0.444275826F, 0.14965862F, -0.246055529F, -0.0535512082F,
@@ -47,8 +47,8 @@ TEST(Adafactor, KeepsRowsAndColumns) {
   EXPECT_TRUE(adafactor.state_names().empty());
 }
 
-// The matrix is larger than a thread's share.
-TEST(Adafactor, SignsAreThoseOfTheGradients) {
+// The matrix is so large that several threads update it.
+TEST(Adafactor, UpdatesHaveTheSignsOfTheGradients) {
   Adafactor adafactor;
   OneOwner trained(adafactor, {{.name = "weight", .shape = {100, 700}}}, 1);
   const std::vector<float> before = trained.values[0];
@@ -60,7 +60,8 @@ TEST(Adafactor, SignsAreThoseOfTheGradients) {
     EXPECT_GE(moved * gradients[i], 0);
     squares += moved * moved;
   }
-  // The step is the rate times the values' root mean square, 1 / sqrt(12), of a clipped update.
+  // The root mean square of the step is the rate (0.1) times that of the values (1 / sqrt(12)),
+  // because the update is clipped to 1.
   EXPECT_NEAR(std::sqrt(squares / 70'000), 0.1 / std::sqrt(12.0), 1e-3);
 }
 

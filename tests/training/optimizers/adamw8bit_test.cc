@@ -18,7 +18,7 @@ namespace {
 
 constexpr AdamWOptions kOptions{.moments = {.beta2 = 0.99}, .weight_decay = 0.1};
 
-// A parameter of a single owner, with gradients that differ in each step.
+// Trains one parameter of a single owner, with different gradients in each step.
 class Trained {
  public:
   std::vector<float> values;
@@ -69,7 +69,7 @@ Trained in_8_bits(std::vector<int64_t> shape) {
   return {std::make_unique<AdamW8Bit>(kOptions), std::move(shape)};
 }
 
-// Counts the bytes of both moments.
+// The bytes of both moments are counted.
 TEST(AdamW8Bit, TakesAboutTwoBytesAParameter) {
   constexpr int64_t kCount = 1 << 20;
   EXPECT_EQ(2 * sizeof(float) * static_cast<size_t>(in_8_bits({1024, 1024}).floats()),
@@ -87,8 +87,8 @@ TEST(AdamW8Bit, SmallParametersHaveTheBitsOfAdamW) {
   }
 }
 
-// The last block is smaller. Moments are updated as by bitsandbytes: values use them before they
-// are rounded.
+// The last block is smaller. As in bitsandbytes, the values are updated with the new moments before
+// the moments are rounded.
 TEST(AdamW8Bit, RoundsMomentsAfterTheUpdate) {
   constexpr int64_t kCount = 5000;
   Trained trained = in_8_bits({kCount});
@@ -136,7 +136,8 @@ TEST(AdamW8Bit, WithoutGradientsMomentsStayZero) {
   }
 }
 
-// Rows of 512 elements of which each rank has 128, and rows that each rank has whole.
+// Four ranks have parts of a matrix with rows of 512 elements: whole rows, which are accepted, or
+// 128 elements of each row, which are refused.
 TEST(AdamW8Bit, RefusesParametersThatAreCutInsideOfBlocks) {
   const AdamW8Bit optimizer(kOptions);
   ParameterSpec spec{.name = "weight",

@@ -1,4 +1,4 @@
-// Tests the 8-bit data types against their definition, with the bits of bitsandbytes.
+// Tests the 8-bit data types of bitsandbytes: the values of all codes, and the code of any value.
 #include "training/optimizers/dynamic_map.h"
 
 #include <gtest/gtest.h>
@@ -32,8 +32,8 @@ uint64_t hash(const std::array<float, 256>& values) {
   return hash;
 }
 
-// create_dynamic_map(signed, max_exponent_bits=7, total_bits=8) of bitsandbytes 0.45.5 with PyTorch
-// 2.15 on AVX2 and AVX-512.
+// The values are those of create_dynamic_map(signed, max_exponent_bits=7, total_bits=8) in
+// bitsandbytes 0.45.5 with PyTorch 2.15, on AVX2 and AVX-512.
 TEST(DynamicMap, HasTheBitsOfBitsandbytes) {
   const std::array<float, 256>& with_sign = signed_dynamic_map().values;
   EXPECT_EQ(hash(with_sign), 0xd677f22a96665bc4);
@@ -50,8 +50,8 @@ TEST(DynamicMap, HasTheBitsOfBitsandbytes) {
   EXPECT_EQ(without[255], 1);
 }
 
-// The search of bitsandbytes' kernels (quantize_2D), step by step, followed by the block-wise
-// optimizers' treatment of signs. A block of zeros has the code of 0.
+// Performs the search of bitsandbytes' kernels (quantize_2D) step by step, and then corrects the
+// sign as its block-wise optimizers do. A block of zeros gets the code of 0.
 uint8_t reference_code(const std::array<float, 256>& map, float x) {
   int pivot = 127, upper_pivot = 255, lower_pivot = 0;
   float lower = map[0], upper = map[255], value = map[127];
@@ -109,7 +109,8 @@ std::vector<const optimizer_loops::Loops*> all_loops() {
   return all;
 }
 
-// Blocks of values of very different magnitudes, of subnormal values, and of zeros.
+// Returns blocks of values of very different magnitudes, blocks of subnormal values, and blocks of
+// zeros.
 std::vector<float> example(size_t count) {
   std::mt19937 random(3);
   std::vector<float> values(count);
@@ -123,7 +124,8 @@ std::vector<float> example(size_t count) {
   return values;
 }
 
-// Midpoints of all neighbours, and the floats next to them, in blocks with a 1.
+// Returns the midpoints of all neighbouring values of the map, and the floats next to them. Each
+// block contains a 1.
 std::vector<float> ties(const std::array<float, 256>& map) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::vector<float> values;
@@ -190,7 +192,7 @@ TEST(DynamicMap, ZerosStayZeros) {
 }
 
 // A non-finite moment must not index outside the table.
-TEST(DynamicMap, ValuesThatAreNotFiniteHaveSomeCode) {
+TEST(DynamicMap, NonFiniteValuesHaveSomeCode) {
   std::vector<float> values(kBlock, 1);
   values[3] = std::numeric_limits<float>::infinity();
   values[5] = std::numeric_limits<float>::quiet_NaN();

@@ -49,7 +49,7 @@ TEST(ExactSumTest, CutsTinyTermsOffEachByItself) {
   EXPECT_EQ(sum_of({std::numeric_limits<double>::denorm_min()}), 0);
 }
 
-// __float128 is exact for sums that span 112 bits, so it serves as a reference.
+// The reference is __float128, which is exact for sums that span 112 bits.
 TEST(ExactSumTest, EqualsAWideFloatInEveryOrder) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 50; ++round) {
@@ -81,7 +81,7 @@ TEST(ExactSumTest, DoesNotDependOnTheGrouping) {
     ExactSum merged;
     for (const ExactSum& sum : sums) merged.add(sum);
     EXPECT_EQ(merged.value(), expected);
-    // As an all-reduce does.
+    // Adds the sums limb by limb, as an all-reduce does.
     std::vector<int64_t> total(ExactSum::kLimbs);
     for (ExactSum& sum : sums) {
       for (size_t i = 0; i < total.size(); ++i) total[i] += sum.limbs()[i];
@@ -100,12 +100,12 @@ TEST(ExactSumTest, CarriesBeforeALimbOverflows) {
   }
   EXPECT_EQ(sum.value(), -0x1.fffffffffffffp112);
   for (int i = 0; i < 60; ++i) {
-    for (int64_t& limb : sum.limbs()) limb *= 2;  // two equal ranks
+    for (int64_t& limb : sum.limbs()) limb *= 2;  // as if two ranks had equal sums
   }
   EXPECT_EQ(sum.value(), -0x1.fffffffffffffp172);
 }
 
-TEST(ExactSumTest, WhatIsNotFiniteSpoilsTheSumForGood) {
+TEST(ExactSumTest, NonFiniteTermsSpoilTheSumForGood) {
   const double infinity = std::numeric_limits<double>::infinity();
   for (const double bad : {infinity, -infinity, std::nan(""), 0x1p320, -0x1p1000}) {
     ExactSum sum;
@@ -182,7 +182,7 @@ TEST(AddSquaresTest, ReadsSmallTypes) {
   EXPECT_THROW(add_squares(tensor_at(&number, DType::f64, 1, 1), sum), Error);
 }
 
-TEST(AddSquaresTest, SeesWhatIsNotFinite) {
+TEST(AddSquaresTest, DetectsNonFiniteValues) {
   for (const float bad : {HUGE_VALF, -HUGE_VALF, std::nanf("")}) {
     std::vector<float> floats(100, 1.0f);
     floats[97] = bad;

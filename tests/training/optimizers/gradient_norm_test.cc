@@ -10,7 +10,7 @@
 namespace tutti::training {
 namespace {
 
-// Returns the norm of the example gradients as each owner gets it.
+// Computes the norm of the example gradients on all owners. Returns each owner's result.
 std::vector<double> norms(const std::vector<ParameterSpec>& specs, const LayoutOptions& options,
                           float spoil = 0) {
   const Layout layout = make_layout(specs, options);
@@ -50,7 +50,7 @@ TEST(GradientNormTest, HasTheSameBitsForEveryLayout) {
   }
 }
 
-TEST(GradientNormTest, EveryOwnerSeesThatOneGradientIsNotFinite) {
+TEST(GradientNormTest, EveryOwnerDetectsANonFiniteGradient) {
   for (const double norm : norms(example_specs(), {.ranks = {3}}, HUGE_VALF)) {
     EXPECT_TRUE(std::isnan(norm));
   }
@@ -60,7 +60,7 @@ TEST(ClipFactorTest, ShrinksLargeGradientsAlone) {
   EXPECT_EQ(clip_factor(0.5, 1), 1);
   EXPECT_EQ(clip_factor(0, 1), 1);
   EXPECT_EQ(clip_factor(4, 1), 1 / 4.000001);
-  EXPECT_LT(clip_factor(1, 1), 1);  // as in PyTorch
+  EXPECT_LT(clip_factor(1, 1), 1);  // because, as in PyTorch, a small number is added to the norm
   EXPECT_TRUE(std::isnan(clip_factor(std::nan(""), 1)));
 }
 

@@ -79,7 +79,7 @@ TEST(LossScalerTest, ContinuesFromItsState) {
   }
 }
 
-TEST(LossScalerTest, RefusesWhatMakesNoSense) {
+TEST(LossScalerTest, RefusesInvalidOptions) {
   EXPECT_THROW(LossScaler({.initial_scale = 0}), Error);
   EXPECT_THROW(LossScaler({.growth = 1}), Error);
   EXPECT_THROW(LossScaler({.backoff = 1}), Error);

@@ -1,5 +1,5 @@
-// Tests Muon against NumPy, and the assignment of matrices to owners: see
-// tests/training/fixtures/make_muon_fixture.py.
+// Tests Muon against NumPy (tests/training/fixtures/make_muon_fixture.py), and the assignment of
+// matrices to owners.
 #include "training/optimizers/muon.h"
 
 #include <gmock/gmock.h>
@@ -79,7 +79,7 @@ TEST(MuonTest, TakesTheStepsOfTheReference) {
   }
 }
 
-TEST(MuonTest, TheFirstAndTheLastUnitAreAdams) {
+TEST(MuonTest, UsesAdamForTheFirstAndTheLastUnit) {
   const std::vector<ParameterSpec> specs = {{.name = "embedding", .shape = {4, 8}, .unit = 0},
                                             {.name = "hidden", .shape = {4, 8}, .unit = 1},
                                             {.name = "head", .shape = {4, 8}, .unit = 2}};
@@ -99,7 +99,7 @@ TEST(MuonTest, TheFirstAndTheLastUnitAreAdams) {
   NormReducer alone;
   Muon({.adam_scale = 0.5})
       .step(pieces, states, {.step = 1, .learning_rate = 0.02, .parameters = 3, .units = 3}, alone);
-  // Adam's first step is the rate, with the gradient's sign.
+  // The first step of Adam is the learning rate, with the sign opposite to the gradient's.
   for (const float value : values[0]) EXPECT_NEAR(value, -0.01, 1e-6);
   EXPECT_EQ(values[2], values[0]);
   EXPECT_NE(values[1], values[0]);
@@ -112,7 +112,7 @@ TEST(MuonTest, BadOptionsAreRefused) {
   EXPECT_THROW(Muon({.adam_scale = -1}), Error);
 }
 
-TEST(WholeMatricesTest, AnOwnerWithPartOfAMatrixAndNobodyToAskIsAnError) {
+TEST(WholeMatricesTest, RefusesAnOwnerWithPartOfAMatrixAndNoPeers) {
   const ParameterSpec spec{.name = "m", .shape = {4, 32}};
   OwnedPiece owned;
   owned.piece = {.parameter = 0, .first = 0, .count = 64};

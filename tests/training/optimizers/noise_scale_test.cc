@@ -10,7 +10,7 @@
 namespace tutti::training {
 namespace {
 
-// The expectation of |G_B|^2 is |G|^2 + S / B.
+// The expectation of |G_B|^2 is |G|^2 + S / B, where |G|^2 is 2 and S is 48.
 TEST(NoiseScaleTest, IsExactForExpectedNorms) {
   NoiseScale scale(0.5);
   EXPECT_TRUE(std::isnan(scale.value()));
@@ -24,7 +24,7 @@ TEST(NoiseScaleTest, SmoothsBothEstimatesBeforeItDivides) {
   NoiseScale scale(0.75);
   scale.add(1 + 8.0 / 2, 2, 1 + 8.0 / 4, 4);
   scale.add(3 + 16.0 / 2, 2, 3 + 16.0 / 4, 4);
-  // The weights 0.75 * 0.25 and 0.25 are in the ratio 3 to 4.
+  // The smoothing weights of the two steps are 0.75 * 0.25 and 0.25, in the ratio 3 to 4.
   EXPECT_DOUBLE_EQ(scale.gradient_square(), (3 * 1 + 4 * 3) / 7.0);
   EXPECT_DOUBLE_EQ(scale.noise(), (3 * 8 + 4 * 16) / 7.0);
 }
@@ -35,7 +35,7 @@ TEST(NoiseScaleTest, IsUnknownWhileTheNoiseHidesTheGradient) {
   EXPECT_TRUE(std::isnan(scale.value()));
 }
 
-// A sample's gradient: (3, 0, 0, 0 ...) plus normal noise of variance 4 in each of 20 dimensions.
+// A sample's gradient is (3, 0, 0, ...) plus normal noise of variance 4 in each of 20 dimensions.
 TEST(NoiseScaleTest, FindsTheNoiseOfSamples) {
   constexpr int kDimensions = 20, kSmall = 8, kBatches = 4;
   std::mt19937_64 random(1);

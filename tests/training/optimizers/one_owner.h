@@ -1,4 +1,5 @@
-// Parameters of a single owner, trained on synthetic numbers that the tests' references also use.
+// A single owner of some parameters, trained on synthetic gradients. References in the tests use
+// the same numbers.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ inline std::vector<float> made_up(int64_t count, uint32_t seed) {
 
 class OneOwner {
  public:
-  // Parameter k starts as made_up(count, k + 1).
+  // The initial values of parameter k are made_up(count, k + 1).
   OneOwner(Optimizer& optimizer, std::vector<ParameterSpec> specs, int units)
       : optimizer_(optimizer), specs_(std::move(specs)), units_(units) {
     for (size_t k = 0; k < specs_.size(); ++k) {

@@ -1,5 +1,5 @@
-// Tests that every instruction set, and every position of an element in an array, gives the same
-// bits.
+// Tests that results have the same bits with every instruction set, and at every position of an
+// element in an array.
 #include "training/optimizers/optimizer_loops.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,8 @@ namespace {
 
 constexpr int64_t kCount = 200;
 
-// Four arrays that a loop may read and write. The last one holds squares, which are not negative.
+// The four arrays that a loop may read and write. The last one holds averages of squares, which are
+// not negative.
 struct Arrays {
   std::vector<float> a, b, c, d;
   bool operator==(const Arrays& other) const {

@@ -1,5 +1,5 @@
-// Tests first steps in closed form, the options, and errors. pytorch_test.cc has more steps,
-// same_bits_test.cc layouts.
+// Tests first steps against closed forms, the options, and errors. pytorch_test.cc tests more
+// steps, same_bits_test.cc layouts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A matrix (3, 4) and a bias (0, 2, 0), which distinguish weight decay. Norm of the matrix: 5.
+// The parameters are a matrix (3, 4), whose norm is 5, and a bias (0, 2, 0), which does not decay.
 class OptimizersTest : public testing::Test {
  protected:
   void step(Optimizer& optimizer, double learning_rate, float gradient) {
@@ -73,7 +73,7 @@ TEST_F(OptimizersTest, SgdWithMomentumAndDecay) {
   EXPECT_THAT(matrix_, ElementsAre(3 - 0.5 * 1.75, 4 - 0.5 * 2));
   EXPECT_THAT(bias_, ElementsAre(-0.5, 1.5, -0.5));
   step(sgd, 0.5, -2);
-  EXPECT_THAT(bias_, ElementsAre(0.25, 2.25, 0.25));  // momentum -2 + 0.5 * 1
+  EXPECT_THAT(bias_, ElementsAre(0.25, 2.25, 0.25));  // the momentum is -2 + 0.5 * 1
   EXPECT_THAT(states_[0][32], -1.5);
 }
 
@@ -95,7 +95,7 @@ TEST_F(OptimizersTest, PlainSgdScalesGradients) {
 TEST_F(OptimizersTest, AdamWsFirstStepHasTheSizeOfTheLearningRate) {
   AdamW adamw({.moments = {.epsilon = 0}, .weight_decay = 0.5});
   step(adamw, 0.5, -3);
-  // Up to the rounding of constants such as 1 - 0.9 to float.
+  // Equal up to the rounding of constants such as 1 - 0.9 to float.
   EXPECT_FLOAT_EQ(matrix_[0], 3 * 0.75f + 0.5f);
   EXPECT_FLOAT_EQ(bias_[1], 2.5f);
 }
@@ -103,15 +103,15 @@ TEST_F(OptimizersTest, AdamWsFirstStepHasTheSizeOfTheLearningRate) {
 TEST_F(OptimizersTest, LambsFirstStepHasTheNormOfTheLayer) {
   Lamb lamb({.moments = {.epsilon = 0}, .weight_decay = 0});
   step(lamb, 0.5, -3);
-  // The direction is (-1, -1), of norm sqrt(2).
+  // The direction is (-1, -1), whose norm is sqrt(2).
   EXPECT_FLOAT_EQ(matrix_[0], 3 + 0.5f * 5 / std::sqrt(2.0f));
-  EXPECT_FLOAT_EQ(bias_[1], 2.5f);  // does not decay, so keeps the common rate
+  EXPECT_FLOAT_EQ(bias_[1], 2.5f);  // a parameter without decay keeps the common rate
 }
 
 TEST_F(OptimizersTest, LambAddsDecayToTheDirection) {
   Lamb lamb({.moments = {.epsilon = 1}, .weight_decay = 0.5});
   step(lamb, 0.5, 0);
-  // The direction is 0.5 * (3, 4): a step of half the layer's norm.
+  // The direction is 0.5 * (3, 4), and the norm of the step is half the layer's norm.
   EXPECT_THAT(matrix_, ElementsAre(1.5, 2));
   EXPECT_THAT(bias_, ElementsAre(0, 2, 0));
 }
@@ -128,7 +128,8 @@ TEST_F(OptimizersTest, LarsDecaysWithinTheLocalRate) {
   Lars lars({.weight_decay = 0.5, .trust_coefficient = 0.5});
   matrix_ = {4, 4};
   step(lars, 1, 2);
-  // |w| = 2 |g|: the local rate is 0.5 * 2 / (1 + 0.5 * 2) = 0.5, of 2 + 0.5 * 4.
+  // Because |w| = 2 |g|, the local rate is 0.5 * 2 / (1 + 0.5 * 2) = 0.5. It multiplies 2 + 0.5 *
+  // 4.
   EXPECT_FLOAT_EQ(matrix_[0], 2);
 }
 
@@ -179,7 +180,8 @@ TEST_F(OptimizersTest, WritesTheModelsCopy) {
       continue;
     }
     widen(copy.data(), memory.data(), 3, type);
-    const bool bf16 = type == DType::bf16;  // ties go to even
+    // Rounding goes to the nearest value, ties to the even one.
+    const bool bf16 = type == DType::bf16;
     EXPECT_THAT(copy, ElementsAre(bf16 ? 1 : 1 + 0x1p-8f, bf16 ? 1 + 0x1p-6f : 1 + 0x1.8p-7f, 1));
   }
 }
@@ -195,7 +197,7 @@ TEST_F(OptimizersTest, RefusesOptionsOutOfRange) {
 
 class RefusedStepTest : public OptimizersTest {
  protected:
-  // The second piece is invalid; the first one must not be modified.
+  // Spoils the second piece. The optimizer must refuse it and must not modify the first piece.
   void expect_refused(Optimizer& optimizer, const std::function<void(OwnedPiece&)>& spoil,
                       const char* words) {
     states_.resize(optimizer.state_names().size(), std::vector<float>(64));

@@ -46,7 +46,7 @@ void run_owners(int owners, const std::function<void(int owner, NormReducer&)>& 
 
 namespace {
 
-// One owner's memory.
+// The memory of one owner.
 class Owner {
  public:
   Owner(const Training& training, const Layout& layout, int owner)
@@ -94,7 +94,8 @@ class Owner {
                      reducer);
   }
 
-  // `starts`: where each parameter's elements begin in `bits`, with `words` words per element.
+  // Copies this owner's bits into `bits`. Parameter i begins at element starts[i]; each element has
+  // `words` words.
   void collect(std::span<const int64_t> starts, size_t words, std::vector<uint32_t>& bits) const {
     for (const OwnedPiece& owned : places_) {
       const Piece& piece = owned.piece;
@@ -118,7 +119,8 @@ class Owner {
     return owned;
   }
   size_t state_size() { return static_cast<size_t>(optimizer_->place_states(places_)); }
-  // An element's state: a float, or its code and its block's scale.
+  // Returns the state of an element: a float's bits or, in 8-bit formats, a combination of its code
+  // and its block's scale.
   uint32_t state_bits(const OwnedPiece& owned, const std::vector<float>& state, int64_t i) const {
     const float* const memory = state.data() + owned.first_state();
     if (optimizer_->state_format(*owned.spec) == StateFormat::f32) {

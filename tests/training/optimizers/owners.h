@@ -1,4 +1,4 @@
-// Simulated owners of a model's parameters: threads of this process that train it together.
+// Trains parameters on simulated owners, which are threads of this process.
 #pragma once
 
 #include <barrier>
@@ -13,7 +13,7 @@
 
 namespace tutti::training {
 
-// All-reduces among threads. A call returns when every owner has made it.
+// Sums numbers over threads. A call returns after all owners have made it.
 class ThreadReducers {
  public:
   explicit ThreadReducers(int owners);
@@ -29,19 +29,19 @@ class ThreadReducers {
 // Runs `body` for each owner in a separate thread.
 void run_owners(int owners, const std::function<void(int owner, NormReducer&)>& body);
 
-// A model's training, except for its layout.
+// Describes the training of a model; the division into owners is given separately.
 struct Training {
   std::vector<ParameterSpec> specs;
   std::function<std::unique_ptr<Optimizer>()> make_optimizer;
   int steps = 3;
   DType gradients = DType::f32;
   bool masters = true;
-  DType values = DType::f32;  // the model's copy; with masters f32 means that there is none
+  DType values = DType::f32;  // type of the model's copy of the values; f32 with masters: no copy
   bool stochastic_rounding = false;
 };
 
-// Returns the bits of all masters, values and states at the end, by parameter and element, for any
-// layout.
+// Returns the bits of all masters, values and optimizer states at the end. Their order (by
+// parameter, then element) does not depend on the layout.
 std::vector<uint32_t> train(const Training& training, const LayoutOptions& layout);
 
 // Initial values and gradients of the trained model: synthetic numbers of different magnitudes.

@@ -1,5 +1,5 @@
-// Tests six steps of every optimizer against PyTorch in float64: see
-// tests/training/fixtures/make_optimizer_fixture.py for options and formulas.
+// Tests six steps of every optimizer against PyTorch in float64.
+// tests/training/fixtures/make_optimizer_fixture.py has the options and formulas.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -31,7 +31,7 @@ std::vector<double> read_as(std::ifstream& file, size_t bytes) {
   return {values.begin(), values.end()};
 }
 
-// Returns all tensors by name, flattened.
+// Returns all tensors by name, each as a flat vector.
 std::map<std::string, std::vector<double>> read_fixture() {
   std::ifstream file(kFile, std::ios::binary);
   uint64_t header_bytes = 0;

@@ -54,7 +54,7 @@ TEST_P(SameBitsTest, WithoutMasters) {
 }
 TEST_P(SameBitsTest, WithoutMastersInF32) { expect_same({.masters = false}); }
 
-// Without this test, the ones above would pass if nothing were updated.
+// The tests above would also pass if optimizers did not update anything.
 TEST_P(SameBitsTest, EveryStepChangesTheModel) {
   Training training{.specs = example_specs(), .make_optimizer = GetParam().make, .steps = 2};
   const std::vector<uint32_t> before = train(training, {});

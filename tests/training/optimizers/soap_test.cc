@@ -13,10 +13,11 @@
 namespace tutti::training {
 namespace {
 
-// 25 steps of SOAP (pytorch-optimizer 4.1.0 with PyTorch 2.15, f32, lr = 0.01, weight_decay = 0.1,
-// max_precondition_dim = 5) on the synthetic numbers of one_owner.h: bases are updated twice. Only
-// the side of 4 of a 4 x 7 matrix is preconditioned: the 7 x 7 products of one gradient with 4 rows
-// do not determine eigenvectors for the other 3 dimensions, and libraries differ.
+// Results of 25 steps of SOAP (pytorch-optimizer 4.1.0 with PyTorch 2.15, f32, lr = 0.01,
+// weight_decay = 0.1, max_precondition_dim = 5) on the synthetic gradients of one_owner.h; the
+// bases are updated twice. Of the 4 x 7 matrix, only the side of 4 is preconditioned, because
+// libraries differ on the side of 7: its 7 x 7 products of gradients with 4 rows do not determine
+// eigenvectors for 3 dimensions.
 const std::vector<std::vector<float>> kExpected = {
     {-0.263482273F, -0.159576207F,  -0.0165729579F, 0.203154579F,  -0.478692532F,
      -0.102439784F, 0.221524894F,   0.038546171F,   -0.472711712F, 0.180349231F,
@@ -98,7 +99,7 @@ TEST(Decompositions, EigenvectorsDiagonalise) {
   }
 }
 
-// The first column keeps its direction.
+// The first column of the factor has the direction of the matrix's first column.
 TEST(Decompositions, TheOrthogonalFactorSpansTheColumns) {
   constexpr size_t kSize = 40;
   const std::vector<float> matrix = made_up(kSize * kSize, 2);

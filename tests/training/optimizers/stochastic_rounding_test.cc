@@ -13,14 +13,14 @@ namespace {
 
 float float_of(uint16_t bf16) { return __builtin_bit_cast(float, uint32_t{bf16} << 16); }
 
-// Averages over all random numbers. Every sum here is exact in double.
+// Averages over all 2^16 random numbers. Every sum here is exact in double.
 TEST(RoundToBf16Test, TheMeanIsTheNumberItself) {
   for (const float value : {1.00123f, -1.00123f, 3.0e38f, 1.0e-30f, 1.0e-39f, -7.5f, 0.0f, 255.99f,
                             std::numeric_limits<float>::denorm_min()}) {
     double sum = 0;
     for (uint32_t random = 0; random < 65536; ++random) {
       const float rounded = float_of(round_to_bf16(value, static_cast<uint16_t>(random)));
-      // One of the two neighbours.
+      // The result is one of the two neighbours in bf16.
       ASSERT_LE(std::abs(rounded - value), std::max(std::abs(value) / 128, 0x1p-133f));
       sum += rounded;
     }
@@ -38,7 +38,8 @@ TEST(RoundToBf16Test, LeavesSpecialValues) {
   }
 }
 
-// A thousand steps of 2^-14 down from 1, where bf16's unit in the last place is 2^-8.
+// A thousand steps reduce values from 1 by 2^-14 each. Below 1, the unit in the last place of bf16
+// is 2^-8.
 class WithoutMastersTest : public testing::Test {
  protected:
   double mean_after_steps(bool stochastic_rounding) {
@@ -67,8 +68,9 @@ TEST_F(WithoutMastersTest, RoundingToNearestLosesSmallUpdates) {
   EXPECT_EQ(mean_after_steps(false), 1);
 }
 
-// An element's deviation is about sqrt(1000 / 64) * 2^-8 = 0.0154, that of the mean 0.00024.
-TEST_F(WithoutMastersTest, StochasticRoundingKeepsThem) {
+// The standard deviation of an element is about sqrt(1000 / 64) * 2^-8 = 0.0154, that of the mean
+// of all elements 0.00024.
+TEST_F(WithoutMastersTest, StochasticRoundingKeepsSmallUpdates) {
   EXPECT_NEAR(mean_after_steps(true), 1 - 1000 * 0x1p-14, 0.001);
 }
 

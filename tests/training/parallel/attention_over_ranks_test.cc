@@ -1,5 +1,5 @@
-// Tests attention over ranks for any packing of documents, heads and windows, on any number of
-// ranks, forward and backward.
+// Tests attention over ranks, forward and backward, for random packings of documents, numbers of
+// heads, windows and numbers of ranks.
 #include "training/modules/attention_over_ranks.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ struct Problem {
   TokenMask mask;
   AttentionShape heads;
   DType type = DType::f64;
-  std::vector<int32_t> starts;  // the mask's
+  std::vector<int32_t> starts;  // the first key of each query, as in the mask
 
   int64_t width() const { return heads.width() + 2 * heads.key_width(); }
   std::string describe() const {
@@ -50,7 +50,7 @@ Problem random_problem(std::mt19937& random) {
   problem.mask.positions = below(4) == 0 ? 1 + below(4) : 1 + below(300);
   problem.mask.window = below(3) == 0 ? 1 + below(50) : 0;
   problem.heads.head_size = 4;
-  const int64_t kind = below(4);  // key heads: all, one, two, or a part of a model's
+  const int64_t kind = below(4);  // number of key heads: all, one, two, or a part of the model's
   problem.heads.heads = kind == 3 ? 3 : 4;
   problem.heads.key_heads = kind == 0 ? 4 : kind == 1 ? 1 : 2;
   if (kind == 3) problem.heads.group = 3, problem.heads.before = 1;
@@ -68,7 +68,7 @@ Problem random_problem(std::mt19937& random) {
   return problem;
 }
 
-// Inputs and results of the attention over all tokens, computed by one rank.
+// Inputs and results of attention over all tokens, computed by one rank as the reference.
 struct Whole {
   HostTensor inputs, output, output_gradient, gradients;
 };
@@ -136,7 +136,7 @@ void check(Mesh& mesh, const AttentionOverRanks& attention, const Problem& probl
   EXPECT_LT(relative_distance(gradients, rows_of(whole.gradients, partition)), tolerance);
 }
 
-TEST(AttentionOverRanks, IsAttentionOfAllTokens) {
+TEST(AttentionOverRanks, EqualsAttentionOverAllTokens) {
   std::mt19937 random(11);
   std::vector<Problem> problems;
   std::vector<Whole> wholes;
@@ -159,7 +159,7 @@ TEST(AttentionOverRanks, IsAttentionOfAllTokens) {
   }
 }
 
-// A rank holds at most its own keys and those of two other ranks at a time.
+// At any time, a rank holds at most its own keys and those of two other ranks.
 TEST(AttentionOverRanks, NoRankOfARingHoldsAllKeys) {
   constexpr int kRanks = 8;
   constexpr int64_t kTokens = 2048, kWidth = 64;
@@ -179,15 +179,15 @@ TEST(AttentionOverRanks, NoRankOfARingHoldsAllKeys) {
     RingAttention().forward(test.pass, shape, split_qkv(shape, ConstTensor(inputs)), output);
     const auto held = static_cast<double>(mesh.message_bytes());
     EXPECT_LT(held, 0.45 * bytes(kTokens, 2 * kWidth)) << "3 of 8";
-    // The arena holds a part of the output, and blocks of scores.
+    // The arena holds only a part of the output and blocks of scores.
     EXPECT_LT(static_cast<double>(test.arena.high_water()),
               bytes(kTokens / kRanks, kWidth) + 2 * bytes(128, 128 + kWidth));
   });
 }
 
-// If heads are divided, each rank sends (p - 1) / p of its queries, keys, values and outputs. A
-// ring would send (p - 1) times its keys and values; for one causal sample, a quarter of them is
-// never attended to.
+// If heads are divided, each rank sends (p - 1) / p of its queries, keys, values and outputs. In a
+// ring, each rank would send its keys and values p - 1 times; with one causal sample, a quarter of
+// them is not sent, because no query attends to it.
 TEST(AttentionOverRanks, BytesAreThoseOfTheFormulas) {
   constexpr int kRanks = 4;
   constexpr int64_t kTokens = 64, kHeads = 4, kSize = 8, kRows = kTokens / kRanks;

@@ -1,4 +1,4 @@
-// Tests which bucket of gradients is complete, and when.
+// Tests which buckets of gradients are reported as complete, and when.
 #include "training/parallel/bucket_progress.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Bucket 0 has parameters 2 and 3, bucket 1 has 0 and 1.
+// Bucket 0 has the parameters 2 and 3, bucket 1 has 0 and 1.
 Layout two_buckets() {
   Layout layout;
   layout.slots = {{.parameter = 0, .bucket = 1},
@@ -35,7 +35,7 @@ std::vector<int> told(BucketProgress& progress) {
 
 class Buckets : public testing::Test {
  protected:
-  // Three units: the first and the last both use parameter 0, as a tied embedding does.
+  // Three units. The first and the last both use parameter 0, as with a tied embedding.
   BucketProgress make(std::vector<int> joined, bool by_micro_batch) {
     return {layout_, {{0}, {1, 2}, {3, 0}}, std::move(joined), by_micro_batch};
   }

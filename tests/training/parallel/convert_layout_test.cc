@@ -1,5 +1,5 @@
-// Tests every conversion between layouts, with rows and columns that are not evenly divisible and
-// with ranks that have none.
+// Tests every conversion between layouts. Rows and columns are not evenly divisible, and some ranks
+// have no rows or columns.
 #include "training/parallel/convert_layout.h"
 
 #include <gtest/gtest.h>
@@ -20,13 +20,13 @@ using testing::HostTensor;
 using testing::TestPass;
 using tutti::testing::run_ranks;
 
-// Element (row, col) of the whole tensor. It is an integer, so that sums of small multiples of it
+// Returns element (row, col) of the whole tensor: an integer, so that sums of small multiples of it
 // are exact.
 double whole_at(int64_t row, int64_t col, int64_t cols) {
   return static_cast<double>(row * cols + col + 1);
 }
 
-// Returns the part of the whole tensor that the rank at `place` has in this layout.
+// Returns the part of the whole tensor that the rank at `place` has in layout `spread`.
 HostTensor part_of(const WholeShape& whole, Spread spread, const MeshPlace& place) {
   const int rank = place.place(Axis::tensor), ranks = place.size(Axis::tensor);
   Share rows{0, whole.rows}, cols{0, whole.cols};
@@ -35,8 +35,9 @@ HostTensor part_of(const WholeShape& whole, Spread spread, const MeshPlace& plac
   HostTensor tensor(DType::f32, rows.count, cols.count);
   for (int64_t r = 0; r < rows.count; ++r) {
     for (int64_t c = 0; c < cols.count; ++c) {
-      // Layouts hold 10 times the element. Partial: rank 0 holds 11 - ranks times the element and
-      // each other rank holds it once, which adds up to 10 times.
+      // Each part holds 10 times the element, except in a partial layout, where the terms of all
+      // ranks add up to 10 times: rank 0 holds 11 - ranks times the element, and each other rank
+      // holds it once.
       const double value = whole_at(rows.first + r, cols.first + c, whole.cols);
       const double factor = spread != Spread::partial ? 10 : rank > 0 ? 1 : 11 - ranks;
       testing::set(tensor, r, c, factor * value);
@@ -69,7 +70,7 @@ TEST(ConvertLayout, EveryLayoutIntoEveryOther) {
         for (const Spread from :
              {Spread::replicated, Spread::rows, Spread::columns, Spread::partial}) {
           for (const Spread to : {Spread::replicated, Spread::rows, Spread::columns}) {
-            if (ranks == 1 && from == Spread::partial) continue;  // there are no parts
+            if (ranks == 1 && from == Spread::partial) continue;  // one rank has no partial layout
             check(mesh, whole, from, to, 1);
             check(mesh, whole, from, to, ranks);
           }
@@ -96,7 +97,7 @@ TEST(ConvertLayout, RefusesEqualLayouts) {
   });
 }
 
-// A model that is measured alone has the shapes of a mesh that does not exist.
+// To measure a model alone, it has the shapes of a mesh, but there are no other ranks.
 TEST(ConvertLayout, OtherRanksPartsAreZeroWithoutAMesh) {
   TestPass test(DType::f32);
   const MeshPlace place{.sizes = {3, 1, 1, 1, 1, 1}, .places = {1, 0, 0, 0, 0, 0}};
@@ -113,7 +114,8 @@ TEST(ConvertLayout, OtherRanksPartsAreZeroWithoutAMesh) {
   }
 }
 
-// Numbers whose sum depends on the order: 2, 4 and 8 ranks use the same tree.
+// Sums of these numbers depend on the order. 2, 4 and 8 ranks must sum in the order of the same
+// tree.
 TEST(SumInOrder, EveryNumberOfRanksSumsInOneTree) {
   const auto term = [](int slice, int64_t i) {
     return static_cast<float>(1 + slice) / static_cast<float>(3 + i) +

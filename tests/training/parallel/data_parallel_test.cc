@@ -24,8 +24,8 @@ using ::testing::Not;
 using tutti::testing::run_ranks;
 using tutti::testing::run_ranks_catching;
 
-// Three units that compute nothing; the last one also uses the first one's parameter. The sizes are
-// odd, and one parameter is smaller than a shard's alignment.
+// Three units that compute nothing. The last one also uses the parameter of the first one. The
+// sizes are odd, and one parameter is smaller than the alignment of a shard.
 class Still : public Model {
  public:
   Still() {
@@ -55,7 +55,7 @@ class Still : public Model {
 
 enum Unit : int { kFirst, kMiddle, kLast };
 
-// Buckets are numbered in the order in which backward finishes them: c, b, a.
+// Buckets are numbered in the order in which backward completes them: c, b, a.
 StorageOptions one_bucket_each(int stage) {
   return {.stage = stage, .one_pass = true, .bucket_elements = 1, .first_bucket_elements = 1};
 }
@@ -67,7 +67,7 @@ struct Rank {
         storage(communicator, model.parameters(), storage_options),
         parallel(model, storage, options, std::move(hook)) {}
 
-  // A unit's backward: adds `value` to all its gradients.
+  // Plays the backward pass of a unit, which adds `value` to all its gradients.
   void backward(int unit, float value) {
     parallel.before_backward(unit);
     add_gradients(unit, value);
@@ -87,7 +87,8 @@ struct Rank {
     parallel.after_backward(unit);
     parallel.after_weights(unit);
   }
-  // The sum of each parameter of which this rank has a part; 0 if its elements differ.
+  // Returns the gradient of each parameter: -1 if this rank has no part of it, 0 if its elements
+  // differ.
   std::vector<float> sums() const {
     std::vector<float> sums(3, -1);
     for (const OwnedPiece& piece : storage.owned()) {
@@ -105,7 +106,7 @@ struct Rank {
   DataParallel parallel;
 };
 
-// Compares sums, except those of -1: the rank has no part of that parameter.
+// Compares the gradients of those parameters of which this rank has a part (which are not -1).
 bool equal_where_owned(const std::vector<float>& sums, const std::vector<float>& expected) {
   return std::ranges::equal(sums, expected, [](float a, float b) { return a == -1 || a == b; });
 }
@@ -162,7 +163,7 @@ TEST_P(Stages, PassesAreAccumulatedAndRanksMayHaveFewer) {
   });
 }
 
-TEST_P(Stages, SumsAreInF32) {
+TEST_P(Stages, GradientsAreSummedInF32) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     run_ranks(2, [&](const Job& job) {
       Rank rank(job, {.stage = GetParam(), .dtype = dtype});
@@ -174,7 +175,7 @@ TEST_P(Stages, SumsAreInF32) {
   }
 }
 
-TEST_P(Stages, MemoryForOnePassTakesNoSecond) {
+TEST_P(Stages, OnePassAllocatesNoSecondBuffer) {
   const auto errors = run_ranks_catching(2, [&](const Job& job) {
     Rank rank(job, one_bucket_each(GetParam()));
     rank.parallel.begin_step(2);
@@ -190,7 +191,7 @@ TEST_P(Stages, MemoryForOnePassTakesNoSecond) {
 TEST_P(Stages, PublishedValuesReachAllRanks) {
   run_ranks(3, [&](const Job& job) {
     Rank rank(job, one_bucket_each(GetParam()));
-    // Element i of parameter p is 1000 p + i.
+    // Sets element i of parameter p to 1000 p + i.
     rank.storage.fill_owned([](const OwnedPiece& piece, std::span<float> values) {
       std::iota(values.begin(), values.end(),
                 static_cast<float>(1000 * piece.piece.parameter + piece.piece.first));
@@ -211,7 +212,7 @@ TEST_P(Stages, PublishedValuesReachAllRanks) {
   });
 }
 
-TEST(Stage3, KeepsNoMoreThanAUnitAndTheNext) {
+TEST(Stage3, KeepsNoMoreThanOneUnitAndTheNext) {
   run_ranks(2, [&](const Job& job) {
     Rank rank(job, one_bucket_each(3));
     rank.parallel.publish_values();
@@ -247,7 +248,7 @@ TEST(Stage3, KeepsNoMoreThanAUnitAndTheNext) {
 
 // --- the order of sums ---
 
-// Records the requests, and sums nothing.
+// Records the requests in order, without summing anything.
 class Recorder : public CommunicationHook {
  public:
   Recorder(std::vector<int>& started, std::vector<int>& finished)

@@ -10,7 +10,7 @@
 namespace tutti::training {
 namespace {
 
-// A dense layer of `outputs` x `inputs`, with `rows` per sample. It is never run.
+// A dense layer of `outputs` x `inputs` weights that has `rows` rows per sample. It is never run.
 class Dense : public Unit {
  public:
   Dense(ParameterTable& table, const std::string& name, int64_t outputs, int64_t inputs,
@@ -54,7 +54,8 @@ std::vector<std::string> names(const std::vector<FactorTraffic>& layers) {
 
 using Names = std::vector<std::string>;
 
-// K (M + N) values against 2 M N: for 64 x 64 K must be below 64, for 4 x 256 below 7.9.
+// Factors of K samples have K (M + N) values, a sum 2 M N. Factors are smaller for 64 x 64 weights
+// if K is below 64, and for 4 x 256 if K is below 7.9.
 TEST(FactorLayers, CountedBytesDecide) {
   const DenseModel model;
   for (const int ranks : {2, 3, 8}) {
@@ -87,9 +88,9 @@ TEST(FactorLayers, OneRankHasNoneUnlessAllAreRequested) {
   EXPECT_EQ(factor_layers(model, {FactorLayers::all, 1}, {}, 1).size(), 3u);
 }
 
-// If values are gathered anyway (ZeRO 1), gradients are sent once. Factors have the activations'
-// type, and sums of several micro-batches are in f32.
-TEST(FactorLayers, CountWhatIsSentInTheirPlace) {
+// ZeRO stage 1 gathers values anyway, so a gradient counts only once. Factors have the type of the
+// activations, and sums of several micro-batches are in f32.
+TEST(FactorLayers, CompareWithTheBytesThatTheyReplace) {
   const DenseModel model;
   const auto first = [&](const StorageOptions& storage) {
     return factor_layers(model, {FactorLayers::all, 10}, storage, 4).front();
@@ -106,7 +107,7 @@ TEST(FactorLayers, CountWhatIsSentInTheirPlace) {
                    2 * 0.75 * 64 * 64 * 2);
 }
 
-// Each rank of a grid has the rows of all samples.
+// In a grid, each rank has rows of all samples, so that the rows of all ranks count.
 TEST(FactorLayers, CountTheRowsOfAllRanksOfAGrid) {
   const DenseModel model(MeshPlace{.sizes = {1, 1, 4, 1, 1, 1}});
   EXPECT_EQ(factor_layers(model, {FactorLayers::all, 10}, {}, 4).front().rows, 40);

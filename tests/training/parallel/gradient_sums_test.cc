@@ -13,7 +13,7 @@
 namespace tutti::training {
 namespace {
 
-// Numbers whose sum depends on the order.
+// Returns terms whose sum depends on the order.
 float number(int i) { return 1.0F / static_cast<float>(3 + i * i % 101); }
 
 TEST(GradientTree, AllOrdersGiveOneTree) {

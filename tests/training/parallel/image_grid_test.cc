@@ -1,5 +1,5 @@
-// Tests layers of images that are cut over a grid of ranks: they equal those of whole images for
-// any windows and grid.
+// Tests layers for images that are divided over a grid of ranks. For any windows and grid, their
+// results equal those for whole images.
 #include "training/modules/image_grid.h"
 
 #include <gtest/gtest.h>
@@ -28,13 +28,13 @@ using tutti::testing::run_ranks;
 
 const HaloExchange kHalos(Axis::spatial);
 
-// Results of a layer for whole images, or for this rank's tiles.
+// The results of a layer: for whole images, or for the tiles of this rank.
 struct Results {
   std::vector<double> output, input_gradient;
   std::vector<std::vector<double>> gradients;  // gradients of the parameters
 };
 
-// The same layer on a grid. `forward` and `backward` have the signatures of modules' functions.
+// A layer on a grid. `forward` and `backward` have the signatures of the modules' functions.
 struct Layer {
   ImageShape output;
   std::function<Tensor(Pass&, ConstTensor)> forward;
@@ -55,7 +55,7 @@ HostTensor tile_of(ConstTensor images, const ImageShape& whole, const ImageGrid&
   return tile;
 }
 
-// Small integers: sums are exact in any order, also in f32.
+// Returns small integers, so that sums are exact in any order, also in f32.
 HostTensor numbers(DType dtype, int64_t rows, int64_t cols, unsigned seed) {
   HostTensor tensor(dtype, rows, cols);
   std::minstd_rand random(seed);
@@ -179,8 +179,8 @@ bool fits(const ImageShape& input, const ConvolutionOptions& options) {
          std::min(input.height, input.width) + 2 * options.padding >= spanned;
 }
 
-// Returns the whole table of kernels and strides, with paddings and dilations in turn, for images
-// of uneven heights, some of which have fewer rows than a halo.
+// Returns cases with all combinations of kernels and strides. Paddings and dilations vary in turn.
+// Some images have heights that are not evenly divisible, or fewer rows than a halo.
 std::vector<Case> convolutions() {
   std::vector<Case> all;
   int64_t number = 0;
@@ -231,7 +231,7 @@ std::vector<Case> poolings() {
     for (const Window& window :
          {Window{2, 2, 2, 0}, Window{3, 3, 2, 1}, Window{3, 3, 1, 1}, Window{2, 4, 1, 0},
           Window{4, 4, 4, 0}, Window{1, 1, 2, 0}, Window{2, 2, 3, 1}}) {
-      // Only a mean of integers over 1, 2, 4 or 8 pixels is exact.
+      // Means of integers are exact only over 1, 2, 4 or 8 pixels.
       const bool is_exact =
           std::has_single_bit(static_cast<uint64_t>(window.height * window.width));
       if (kind == PoolingKind::average && !is_exact) continue;
@@ -245,25 +245,25 @@ std::vector<Case> poolings() {
 
 constexpr GridShape kGrids[] = {{1, 2}, {1, 3}, {2, 2}, {3, 1}, {4, 2}, {7, 1}};
 
-TEST(ImageGridTest, ConvolutionsAreThoseOfWholeImages) {
+TEST(ImageGridTest, ConvolutionsEqualThoseOfWholeImages) {
   for (const GridShape& grid : kGrids) {
     expect_as_whole(convolutions(), grid, DType::f64);
     expect_as_whole(convolutions(), grid, DType::f32);
   }
 }
 
-TEST(ImageGridTest, TransposedConvolutionsAreThoseOfWholeImages) {
+TEST(ImageGridTest, TransposedConvolutionsEqualThoseOfWholeImages) {
   for (const GridShape& grid : kGrids) {
     expect_as_whole(transposed_convolutions(), grid, DType::f64);
     expect_as_whole(transposed_convolutions(), grid, DType::f32);
   }
 }
 
-TEST(ImageGridTest, PoolingIsThatOfWholeImages) {
+TEST(ImageGridTest, PoolingEqualsThatOfWholeImages) {
   for (const GridShape& grid : kGrids) expect_as_whole(poolings(), grid, DType::f64);
 }
 
-// A transposed convolution is the transpose: <C x, y> = <x, C^T y>.
+// The transposed convolution is the transpose of the convolution C: <C x, y> = <x, C^T y>.
 TEST(ImageGridTest, TransposedConvolutionIsTheTranspose) {
   for (const Case& c : transposed_convolutions()) {
     SCOPED_TRACE(c.name);
@@ -289,7 +289,8 @@ TEST(ImageGridTest, TransposedConvolutionIsTheTranspose) {
   }
 }
 
-// A rank sends (kernel - 1) / 2 rows to each neighbour above and below, in forward and in backward.
+// In forward and in backward, a rank sends (kernel - 1) / 2 rows to each of its neighbours above
+// and below.
 TEST(ImageGridTest, HaloBytesAreThoseOfTheFormula) {
   constexpr int kRanks = 4;
   constexpr int64_t kSize = 32, kChannels = 3, kSamples = 2;
@@ -308,7 +309,7 @@ TEST(ImageGridTest, HaloBytesAreThoseOfTheFormula) {
   }
 }
 
-TEST(ImageGridTest, MeansAreSums) {
+TEST(ImageGridTest, MeansUseSumsOverRanks) {
   const ImageShape image{5, 3, 2};
   const HostTensor x = numbers(DType::f64, 2, image.size(), 1);
   Arena arena;

@@ -22,7 +22,8 @@ using ::testing::HasSubstr;
 using tutti::testing::run_ranks;
 using tutti::testing::run_ranks_catching;
 
-// The world ranks that this rank finds in a group, in the group's order.
+// Returns the world ranks of the members of a group, in the group's order, as received from the
+// members.
 std::vector<int32_t> met(Mesh& mesh, AxisSet axes) {
   Communicator& group = mesh.group(axes);
   std::vector<int32_t> ranks(static_cast<size_t>(group.size()));
@@ -67,7 +68,7 @@ TEST(MeshTest, AllRanksAreDataParallelByDefault) {
   });
 }
 
-// Every set of axes of a mesh in which three have more than one place.
+// Checks every set of axes of a mesh in which three axes have more than one place.
 TEST(MeshTest, GroupsAreOverAnySetOfAxes) {
   constexpr int kRanks = 12;
   run_ranks(kRanks, [](const Job& job) {
@@ -93,7 +94,7 @@ TEST(MeshTest, GroupsAreOverAnySetOfAxes) {
     }
     Mesh copy = mesh;
     EXPECT_EQ(&copy.group({Axis::data, Axis::expert}), &mesh.group({Axis::expert, Axis::data}));
-    // An axis with one place does not create a separate group.
+    // Adding an axis that has one place does not create another group.
     EXPECT_EQ(&mesh.group({Axis::data, Axis::tensor}), &mesh.along(Axis::data));
     EXPECT_TRUE(mesh.place().first_along({Axis::tensor, Axis::pipeline}));
     EXPECT_EQ(mesh.place().first_along({Axis::context, Axis::data}),
@@ -114,8 +115,8 @@ TEST(MeshTest, OneAxisMayBeOpen) {
   EXPECT_THAT(sizes({}, 1), ElementsAre(1, 1, 1, 1, 1, 1));
 }
 
-// Experts are divided over data ranks if their number allows, otherwise also over context or tensor
-// ranks.
+// Experts are divided over data ranks if the number of data ranks allows it, otherwise also over
+// context or tensor ranks.
 TEST(MeshTest, ExpertsAreDividedOverSomeRanksOfAStage) {
   const auto expect = [](const MeshShape& shape, int ranks, AxisSet axes, int of_data) {
     const MeshPlace place = mesh_place(shape, ranks);
@@ -134,7 +135,7 @@ TEST(MeshTest, ExpertsAreDividedOverSomeRanksOfAStage) {
   expect({.tensor = 2, .context = 3, .expert = 3}, 6, data | AxisSet{Axis::context}, 1);
   expect({.tensor = 2, .context = 3, .expert = 12}, 12, data | AxisSet{Axis::context, Axis::tensor},
          2);
-  // Data ranks are numbered as without experts.
+  // The sample ranks are numbered as without experts.
   const MeshPlace rank = mesh_place({.tensor = 2, .expert = 2}, 8).of_rank(5);
   EXPECT_EQ(rank.number_along(kSampleAxes), 2);
   EXPECT_EQ(rank.place(Axis::expert), 0);

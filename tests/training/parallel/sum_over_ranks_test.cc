@@ -1,4 +1,5 @@
-// Tests that rows summed while the next ones are computed equal the result of a conversion.
+// Tests sums of rows over ranks that proceed while the next rows are computed. The results must
+// equal those of a conversion.
 #include "training/parallel/sum_over_ranks.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ using testing::HostTensor;
 using testing::TestPass;
 using tutti::testing::run_ranks;
 
-// Integers, whose sums are exact. Rank r has (r + 1) times the value.
+// Returns an integer, so that sums are exact. Rank r contributes (r + 1) times this value.
 double value_at(int64_t row, int64_t col) { return static_cast<double>((row * 7 + col) % 100); }
 
 void fill(Tensor part, const Share& rows, int rank) {
@@ -38,7 +39,7 @@ void check(Mesh& mesh, const WholeShape& whole, const ActivationLayout& to, bool
   SumOverRanks sum(test.pass, mesh.place(), whole, to, overlaps);
   int64_t told = 0;
   for (size_t turn = 0; turn < sum.parts().size(); ++turn) {
-    fill(part, sum.parts()[turn], rank);  // the other parts are not filled yet
+    fill(part, sum.parts()[turn], rank);  // the other parts are filled in later turns
     sum.done(part, turn);
     told += sum.parts()[turn].count;
   }
@@ -69,7 +70,7 @@ TEST(SumOverRanks, AnyNumberOfTurnsGivesTheSum) {
   }
 }
 
-TEST(SumOverRanks, TakesTurnsWhereItIsWorthIt) {
+TEST(SumOverRanks, TakesTurnsOnlyForLargeSums) {
   run_ranks(2, [&](const Job& job) {
     Mesh mesh(Communicator::init(job), {.tensor = 2, .data = 1});
     TestPass test(DType::f32);

@@ -45,7 +45,7 @@ TEST(SyncOptions, WrittenOptionsAreReadBack) {
   EXPECT_EQ(text_of(averages_every(0)), "allreduce");
 }
 
-TEST(SyncOptions, AnotherWayLeavesNothingOfTheLastOne) {
+TEST(SyncOptions, AnotherMethodKeepsNoOptionOfThePreviousOne) {
   SyncOptions options{.outer_rate = 0.5, .secure_sums = true};
   set_way(options, "diloco:8,2,1,0.25");
   set_way(options, "diloco:4");
@@ -58,7 +58,7 @@ TEST(SyncOptions, AnotherWayLeavesNothingOfTheLastOne) {
   EXPECT_TRUE(options.secure_sums);
 }
 
-TEST(SyncOptions, SayWhatIsWrong) {
+TEST(SyncOptions, NameTheError) {
   EXPECT_THAT(refusal("hogwild"), HasSubstr("there is no such method"));
   EXPECT_THAT(refusal(""), HasSubstr("there is no such method"));
   EXPECT_THAT(refusal("allreduce:1"), HasSubstr("use allreduce without a suffix"));

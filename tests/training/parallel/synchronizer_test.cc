@@ -1,5 +1,5 @@
-// Tests local SGD, which averages values every few steps: the library's, and a user-defined
-// synchronizer.
+// Tests local SGD, which averages values every few steps, in two forms: the library's option, and a
+// user-defined synchronizer.
 #include "training/parallel/synchronizer.h"
 
 #include <gmock/gmock.h>
@@ -33,14 +33,14 @@ using testing::TinyRun;
 using tutti::testing::run_ranks;
 using tutti::testing::run_ranks_catching;
 
-// Local SGD as a user-defined synchronizer, without the library's options.
+// Returns local SGD as a user-defined synchronizer, without the library's options.
 SynchronizerFactory averaging_every(int64_t steps) {
   return [steps](Model&, ParameterStorage& storage, const DataParallelOptions&) {
     return std::make_unique<LocalSgd>(storage, averages_every(steps));
   };
 }
 
-// `every` 0: gradients are summed.
+// Averages values every `every` steps; with 0, sums gradients in each step.
 TinyRun run_of(int64_t every, double momentum = 0) {
   TinyRun run;
   run.replica.sync = averages_every(every);
@@ -59,7 +59,7 @@ std::vector<float> values_of(const Replica& replica) {
   return all;
 }
 
-// By rank: the values after each step from `rank.done` on.
+// Indexed by rank, then by step from `rank.done` on: the values after the step.
 using Values = std::vector<std::vector<std::vector<float>>>;
 constexpr int kRanks = 2;
 
@@ -75,7 +75,7 @@ Values trained(const TinyRun& run) {
   return values;
 }
 
-// The largest difference of any value after the last step, on rank 0.
+// Returns the largest difference between values of rank 0 after the last step.
 double difference(const Values& a, const Values& b) {
   EXPECT_EQ(a[0].back().size(), b[0].back().size());
   double largest = 0;
@@ -85,7 +85,7 @@ double difference(const Values& a, const Values& b) {
   return largest;
 }
 
-TEST(LocalSgdTest, AveragesAtEachStepAreSumsOfGradients) {
+TEST(LocalSgdTest, AveragingInEachStepEqualsSummingGradients) {
   const Values averaged = trained(run_of(1));
   const Values summed = trained(run_of(0));
   EXPECT_EQ(averaged[0], averaged[1]);
@@ -100,7 +100,7 @@ TEST(LocalSgdTest, RanksDifferBetweenAverages) {
   }
 }
 
-// 16-bit values are those of averaged masters.
+// The masters are averaged; 16-bit values are then rounded from them.
 TEST(LocalSgdTest, AveragesMasters) {
   TinyRun run = run_of(4);
   run.replica.storage.dtype = DType::bf16;
@@ -110,7 +110,7 @@ TEST(LocalSgdTest, AveragesMasters) {
   EXPECT_LT(difference(narrow, wide), 0.01);
 }
 
-TEST(LocalSgdTest, SendsInEachFourthStepAlone) {
+TEST(LocalSgdTest, SendsOnlyInEachFourthStep) {
   run_ranks(kRanks, [&](const Job& job) {
     TinyRank rank(job, run_of(4));
     double before = rank.replica.bytes_sent();
@@ -123,7 +123,7 @@ TEST(LocalSgdTest, SendsInEachFourthStepAlone) {
   });
 }
 
-// All ranks skip a step in which one of them has a non-finite gradient.
+// If one rank has a non-finite gradient, all ranks stop.
 TEST(LocalSgdTest, OneRanksBrokenGradientStopsAll) {
   const auto errors = run_ranks_catching(kRanks, [&](const Job& job) {
     TinyRank rank(job, run_of(4));
@@ -152,7 +152,7 @@ constexpr int kSavedAt = 6;
 
 using LocalSgdState = FolderTest;
 
-// With momentum each rank also has its own optimizer state.
+// With momentum, each rank also has its own optimizer state.
 TEST_F(LocalSgdState, ResumesBetweenTwoAverages) {
   const TinyRun run = run_of(4, 0.5);
   const Values expected = trained(run);
@@ -174,8 +174,8 @@ TEST_F(LocalSgdState, ResumesBetweenTwoAverages) {
   });
 }
 
-// The values saved under the model's own names, and validated, are the mean of the ranks' values,
-// which are not changed.
+// The values that are validated, and saved under the model's own names, are the mean of the ranks'
+// values. The ranks' own values are not changed.
 TEST_F(LocalSgdState, TheMeanIsValidatedAndSaved) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const std::string directory = path(std::string(name(dtype)));
@@ -211,7 +211,7 @@ TEST_F(LocalSgdState, TheMeanIsValidatedAndSaved) {
   }
 }
 
-TEST_F(LocalSgdState, OtherRanksBeginWithTheMean) {
+TEST_F(LocalSgdState, AnotherNumberOfRanksBeginsWithTheMean) {
   const TinyRun run = run_of(4);
   Values saved(kRanks);
   run_ranks(kRanks, [&](const Job& job) {
@@ -230,8 +230,8 @@ TEST_F(LocalSgdState, OtherRanksBeginWithTheMean) {
   });
 }
 
-// A run with summed gradients continues with averages, starting from equal values.
-TEST_F(LocalSgdState, MayBeginWithARunOfSums) {
+// A run that summed gradients can continue with averages, because its ranks have equal values.
+TEST_F(LocalSgdState, ContinuesARunOfSummedGradients) {
   std::vector<std::vector<float>> saved(kRanks);
   run_ranks(kRanks, [&](const Job& job) {
     TinyRank rank(job, run_of(0));
@@ -246,8 +246,8 @@ TEST_F(LocalSgdState, MayBeginWithARunOfSums) {
   });
 }
 
-// Returns both ranks' messages, because the rank that throws first ends the other, which might not
-// have reached the check.
+// Returns the messages of both ranks, joined. The rank that throws first aborts the other, possibly
+// before its check.
 std::string refusal_of(const TinyRun& run) {
   const auto errors = run_ranks_catching(kRanks, [&](const Job& job) { TinyRank rank(job, run); });
   std::string all;
@@ -255,7 +255,7 @@ std::string refusal_of(const TinyRun& run) {
   return all;
 }
 
-TEST(LocalSgdTest, RefusesWhatDoesNotGoWithIt) {
+TEST(LocalSgdTest, RefusesIncompatibleOptions) {
   const auto with = [](const std::function<void(TinyRun&)>& change) {
     TinyRun run = run_of(4);
     change(run);
@@ -283,7 +283,7 @@ TEST(SynchronizerTest, UserDefinedSynchronizersReplaceTheLibrarys) {
   EXPECT_EQ(trained(run), trained(run_of(4)));
 }
 
-TEST(SynchronizerTest, TakesNoCompressionBesideIt) {
+TEST(SynchronizerTest, RefusesCompression) {
   TinyRun run = run_of(0);
   run.replica.synchronizer = averaging_every(1);
   run.powersgd.emplace();

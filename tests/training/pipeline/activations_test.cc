@@ -1,5 +1,5 @@
-// Tests the memory of a real model's activations on each stage of a pipeline: it equals the
-// checker's promise to the byte.
+// Tests the memory for activations of a model on each stage of a pipeline. It equals the bound of
+// the checker to the byte.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,15 +22,15 @@ using training::testing::TinyRank;
 using training::testing::TinyRun;
 using tutti::testing::run_ranks;
 
-// Memory used by one stage in a step.
+// Memory that one stage uses in a step.
 struct Taken {
-  int activations = 0;        // micro-batches, of any chunk
-  std::vector<size_t> slots;  // bytes of each
+  int activations = 0;  // largest number of micro-batches with activations, counting each chunk
+  std::vector<size_t> slots;  // bytes of each slot
   size_t bytes() const { return std::accumulate(slots.begin(), slots.end(), size_t{0}); }
 };
 
-// Stages of a model with identical blocks: each chunk has one, the first and the last chunk have
-// additional layers.
+// Trains one step of a model with identical blocks. Each chunk has one block; the first and the
+// last chunk have additional layers. Returns the memory of each stage.
 std::vector<Taken> take_a_step(const Schedule& schedule, int micro_batches, bool recompute) {
   TinyRun run;
   run.model = {.layers = schedule.chunks, .heads = 2, .width = 16, .context = 8, .vocabulary = 128};
@@ -87,7 +87,7 @@ TEST(ActivationsTest, CountIsTheCheckersBoundAndSlotsHaveOneSize) {
       EXPECT_EQ(own.activations, bound);
       EXPECT_EQ(std::ssize(own.slots), bound);
       if (schedule.chunks > schedule.ranks && (stage == 0 || stage + 1 == schedule.ranks)) {
-        continue;  // its chunks are of two sizes
+        continue;  // because its chunks have two sizes
       }
       EXPECT_THAT(own.slots, Each(own.slots.front()));
     }
@@ -113,7 +113,7 @@ TEST(ActivationsTest, BytesAreThoseOfOneMicroBatchTimesTheBound) {
   }
 }
 
-// The numbers of the papers.
+// The numbers are those in the papers.
 TEST(ActivationsTest, GpipeKeepsAllMicroBatchesAnd1f1bThePipelinesDepth) {
   constexpr int kStages = 4;
   for (const int m : {2, 4, 9}) {
@@ -126,7 +126,8 @@ TEST(ActivationsTest, GpipeKeepsAllMicroBatchesAnd1f1bThePipelinesDepth) {
   }
 }
 
-// Each unit's output and nothing else: other memory of its forward pass is needed only once.
+// With recomputation, only the output of each unit is kept. Other memory of a forward pass exists
+// only once.
 TEST(ActivationsTest, RecomputationKeepsOutputsAlone) {
   const std::vector<Taken> all = take_a_step(one_f_one_b(4, 6), 6, false);
   const std::vector<Taken> outputs = take_a_step(one_f_one_b(4, 6), 6, true);

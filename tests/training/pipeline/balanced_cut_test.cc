@@ -39,7 +39,7 @@ double squares(const std::vector<double>& costs, const std::vector<int>& firsts)
   return sum;
 }
 
-// Visits every possible cut.
+// Calls visit(firsts) for every possible cut.
 void each_cut(int units, int chunks, std::vector<int>& firsts, const auto& visit) {
   if (static_cast<int>(firsts.size()) == chunks) return visit(firsts);
   for (int first = firsts.back() + 1; first < units; ++first) {
@@ -85,7 +85,7 @@ TEST(BalancedCut, NoCutIsBetter) {
   }
 }
 
-TEST(BalancedCut, RefusesWhatCannotBe) {
+TEST(BalancedCut, RefusesImpossibleCuts) {
   const auto message = [](const std::vector<double>& costs, int chunks) -> std::string {
     try {
       cut(costs, chunks);

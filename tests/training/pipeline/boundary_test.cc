@@ -1,4 +1,5 @@
-// Tests tensors between stages, whole and in the parts of tensor-parallel ranks.
+// Tests tensors sent between stages: whole ones, and those of which each tensor-parallel rank sends
+// a part.
 #include "training/pipeline/boundary.h"
 
 #include <gmock/gmock.h>
@@ -22,14 +23,14 @@ Tensor row(std::vector<float>& values) {
   return tensor_at(static_cast<void*>(values.data()), DType::f32, 1, std::ssize(values));
 }
 
-// Element i of message `number`.
+// Returns message `number`, of `size` elements.
 std::vector<float> message(int64_t size, int number) {
   std::vector<float> values;
   for (int64_t i = 0; i < size; ++i) values.push_back(static_cast<float>(1000 * number + i));
   return values;
 }
 
-// Sizes that `replicas` ranks share evenly, unevenly, and such that some have nothing.
+// Sizes that `replicas` ranks divide evenly, unevenly, or so that some ranks have nothing.
 constexpr int64_t kSizes[] = {1, 2, 3, 4, 5, 7, 12, 1000, 4097};
 
 TEST(BoundaryTest, TensorsArriveWholeAndEachRankSendsItsPart) {
@@ -78,7 +79,7 @@ TEST(BoundaryTest, NarrowTypesAndNothing) {
   });
 }
 
-// Several messages in flight at once, in both directions, as in a pipeline.
+// Several messages are in flight at once in both directions, as in a pipeline.
 TEST(BoundaryTest, SeveralMessagesAreInFlight) {
   for (const int replicas : {1, 3}) {
     run_ranks(2 * replicas, [&](const Job& job) {

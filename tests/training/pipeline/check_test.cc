@@ -1,5 +1,5 @@
-// Tests that all schedules are proved, and that plans with planted faults are refused with the
-// place.
+// Tests that the checker accepts all schedules, and that it refuses plans with planted faults and
+// names the place of the fault.
 #include "training/pipeline/check.h"
 
 #include <gmock/gmock.h>
@@ -48,8 +48,8 @@ std::string refusal(const Plan& plan) {
   return "not refused";
 }
 
-// Returns plans that cover whole and split backward, loops, two directions, and both rules of
-// updates.
+// Returns plans of various kinds: whole and split backward, loops, two directions, and both rules
+// for updates.
 std::vector<Plan> samples() {
   std::vector<Plan> plans;
   for (const Schedule& schedule :
@@ -61,8 +61,8 @@ std::vector<Plan> samples() {
   return plans;
 }
 
-// Calls `change(plan, rank, action)` on a copy for every action; it returns true if it planted a
-// fault.
+// Calls change(plan, rank, action) for every action, each time with a new copy of the plan. If it
+// returns true, it has planted a fault, and the plan must be refused.
 template <typename Change>
 void expect_refused_everywhere(Change change) {
   int planted = 0;
@@ -88,7 +88,7 @@ void prove(const ScheduleKind& kind, const Shape& shape) {
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     EXPECT_EQ(bounds.ranks[rank].activations, plan.ranks[rank].slots);
     EXPECT_EQ(bounds.ranks[rank].versions, plan.ranks[rank].versions);
-    // PipeDream-2BW buffers weights twice, hence its name.
+    // PipeDream-2BW is named after its two buffers of weights.
     EXPECT_LE(bounds.ranks[rank].versions, kind.updates == Updates::delayed ? 2 : shape.ranks);
   }
   for (const RankBounds& rank : check(make_plan(forward_only(schedule))).ranks) {
@@ -97,7 +97,7 @@ void prove(const ScheduleKind& kind, const Shape& shape) {
   }
 }
 
-// Each kind over its whole range, and its forward-only table.
+// Checks each kind of schedule over its whole range of shapes, and also its forward-only table.
 class EverySchedule : public ::testing::TestWithParam<size_t> {};
 
 TEST_P(EverySchedule, CheckProvesTheSchedule) {
@@ -133,7 +133,7 @@ TEST(Check, BoundsOfGPipeAndOneFOneB) {
   }
 }
 
-// The bound counts the inputs of an entry and of the next one.
+// A rank has received at most the inputs of an entry and of the next one.
 TEST(Check, BoundsOfReceives) {
   const Bounds bounds = check(make_plan(gpipe_table(3, 4)));
   EXPECT_EQ(bounds.ranks[0].received, 2);
@@ -263,7 +263,8 @@ TEST(CheckRefuses, ReceiveAfterItsUse) {
 
 TEST(CheckRefuses, Deadlock) {
   Schedule schedule = gpipe_table(3, 2);
-  std::swap(schedule.table[0][1], schedule.table[0][2]);  // F0 B0 F1 B1, but rank 1 begins F0 F1
+  // Rank 0 runs F0 B0 F1 B1, but rank 1 begins with F0 F1.
+  std::swap(schedule.table[0][1], schedule.table[0][2]);
   const std::string message = refusal(make_plan(schedule));
   EXPECT_THAT(message, HasSubstr("deadlock: "));
   EXPECT_THAT(message, HasSubstr("(B0) waits for rank 1"));
@@ -326,8 +327,8 @@ TEST(CheckRefuses, UpdateInAFlushedSchedule) {
   EXPECT_THAT(refusal(plan), HasSubstr("(update to version 1): there is no update in this"));
 }
 
-// Micro-batch 2 requests the weights after update 0, and is in flight before that.
-TEST(CheckRefuses, VersionThatIsNotThereYet) {
+// Micro-batch 2 needs the weights after update 0 (version 1), but is computed before that update.
+TEST(CheckRefuses, VersionThatDoesNotExistYet) {
   EXPECT_THAT(refusal(make_plan(asynchronous_table(Updates::delayed, 4, 8, 1))),
               HasSubstr("(F2): needs version 1 of the weights, but the newest version is 0"));
 }
@@ -366,7 +367,7 @@ TEST(CheckRefuses, HoldersThatDoNotHold) {
   EXPECT_THAT(refusal(faulty), HasSubstr("a plan for 1 ranks"));
 }
 
-// A correct plan of another table.
+// The plan is correct, but belongs to another table.
 TEST(CheckRefuses, PlanOfAnotherTable) {
   Plan plan = make_plan(gpipe_table(2, 4));
   plan.schedule = one_f_one_b_table(2, 4);

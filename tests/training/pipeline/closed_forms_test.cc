@@ -1,5 +1,5 @@
-// Tests the papers' idle times of their schedules against the simulator: exact where they apply,
-// and not claimed for other shapes.
+// Tests the idle times that papers state for their schedules against the simulator. They are exact
+// for the shapes to which they apply, and are not reported for other shapes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -40,7 +40,7 @@ Costs all_of(double forward, double backward_input, double backward_weight) {
           .backward_weight = {backward_weight}};
 }
 
-// The forms hold for any durations of forward and backward.
+// The formulas hold for any durations of forward and backward.
 TEST(ClosedForms, GPipeAndOneFOneB) {
   for_each_shape([](int p, int m) {
     for (const Costs& costs : {all_of(1, 1, 1), all_of(2, 1, 1), all_of(5, 1, 2)}) {
@@ -66,8 +66,8 @@ TEST(ClosedForms, Interleaved) {
   });
 }
 
-// Micro-batches that do not fill a group cost no more than a full group.
-TEST(ClosedForms, InterleavedInPartCostsNoMoreThanRoundedUp) {
+// A last group that is not full of micro-batches costs no more than a full group.
+TEST(ClosedForms, AnIncompleteInterleavedGroupCostsNoMoreThanAFullOne) {
   for_each_shape([](int p, int m) {
     for (int v = 2; v <= kMaxVirtualStages; ++v) {
       const double in_part = timed("interleaved", {p, m, v}, {}).makespan;
@@ -95,7 +95,8 @@ TEST(ClosedForms, ZeroBubbleH2IsNeverIdleWithoutABarrier) {
     const Timeline timeline = timed("zb-h2", {p, m}, all_of(1, 1, 1));
     EXPECT_EQ(timeline.period, 3 * m) << told({p, m});
     EXPECT_NEAR(timeline.steady_bubble, 0, kRounding) << told({p, m});
-    // With a barrier, rank r waits r before its first entry and p - 1 - r after its last.
+    // With a barrier, rank r waits for r before its first entry, and for p - 1 - r after its last
+    // entry.
     EXPECT_EQ(timeline.makespan, 3 * m + p - 1) << told({p, m});
   });
 }
@@ -109,8 +110,9 @@ TEST(ClosedForms, Chimera) {
   });
 }
 
-// The formula shown beside the simulator's figure is claimed exactly where it is right.
-TEST(ClosedForms, ApplyWhereTheyAreRight) {
+// The formula that is printed beside the simulated time is offered exactly for those shapes for
+// which both agree.
+TEST(ClosedForms, ApplyExactlyWhereTheyAreRight) {
   for (const ScheduleKind& kind : all_schedules()) {
     const Costs costs = kind.name == "chimera" ? all_of(2, 1, 1) : all_of(1, 1, 1);
     for_each_shape([&](int p, int m) {
@@ -129,9 +131,9 @@ TEST(ClosedForms, ApplyWhereTheyAreRight) {
   }
 }
 
-// With a processor per rank, the makespan is that of simulate(). With one processor for all ranks,
-// it is the total computation, because some rank can always continue. With fewer processors than
-// ranks, it lies between the longest rank's computation and the total.
+// If each rank has a processor, the makespan equals that of simulate(). If all ranks share one
+// processor, it is the sum of all computation, because some rank can always continue. With a number
+// of processors in between, it is at least the longest computation of a rank and at most this sum.
 TEST(Processors, SharedOnesBoundTheMakespan) {
   for (const std::string_view name : {"gpipe", "1f1b", "zb-h1"}) {
     for (int p = 1; p <= 6; ++p) {

@@ -1,4 +1,4 @@
-// Tests what a pipeline rank computes, in which order and from which inputs, and its errors.
+// Tests the order of a pipeline rank's entries, the inputs of each entry, and errors.
 #include "training/pipeline/executor.h"
 
 #include <gmock/gmock.h>
@@ -25,8 +25,9 @@ using ::testing::HasSubstr;
 using tutti::testing::run_ranks;
 using tutti::testing::run_ranks_catching;
 
-// Replaces a model. All elements of an output or gradient encode its origin; an entry's inputs must
-// be the right ones and stay valid for as long as promised.
+// Takes the place of a model. All elements of an output or gradient are a number that encodes its
+// origin. Each entry checks that its inputs are the right ones, and that they stay valid for as
+// long as promised.
 class Numbers : public StageWork {
  public:
   explicit Numbers(int chunks) : chunks_(chunks) {}
@@ -69,7 +70,7 @@ class Numbers : public StageWork {
   const std::vector<int>& updates() const { return updates_; }
   // Called at each entry.
   std::function<void(const Entry&)> at_entry = [](const Entry&) {};
-  // Nothing is saved: outputs live until the next call.
+  // Without backward, nothing is saved: an output is valid until the next call.
   bool forward_only = false;
 
  private:
@@ -124,7 +125,7 @@ class Numbers : public StageWork {
       EXPECT_TRUE(slot.output_gradient.empty());
     }
   }
-  // A later reader of the output finds wrong values.
+  // Overwrites the output, so that a later reader finds wrong values.
   static void release(Slot& slot) {
     std::ranges::fill(slot.output, 1e9f);
     slot.used = false;
@@ -137,7 +138,7 @@ class Numbers : public StageWork {
   std::vector<int> updates_;
 };
 
-// Every rank of the pipeline runs the plan twice: nothing remains from the first time.
+// Runs the plan twice on all ranks of a pipeline; the first run must not affect the second one.
 void run(const Plan& plan, bool forward_only = false) {
   SCOPED_TRACE(cat(plan.schedule.name, " on ", plan.schedule.ranks, ", ",
                    plan.schedule.micro_batches, " micro-batches"));
@@ -169,7 +170,7 @@ void run(const Plan& plan, bool forward_only = false) {
   });
 }
 
-// Returns the schedules of every kind that are possible on p ranks, with 1 to 3 virtual stages.
+// Returns the schedules of all kinds that exist for p ranks, with 1 to 3 virtual stages.
 std::vector<Schedule> schedules(int p, int m) {
   std::vector<Schedule> all;
   for (const ScheduleKind& kind : all_schedules()) {
@@ -183,7 +184,7 @@ std::vector<Schedule> schedules(int p, int m) {
   return all;
 }
 
-TEST(ExecutorTest, EveryEntryIsGivenWhatItNeeds) {
+TEST(ExecutorTest, EveryEntryGetsItsInputs) {
   for (const int p : {1, 2, 3, 4}) {
     for (const int m : {1, 2, 3, 6}) {
       for (const Schedule& schedule : schedules(p, m)) run(make_plan(schedule));

@@ -1,5 +1,5 @@
-// Tests a stage that is killed, stopped, stuck or wrong at any of its entries: all other stages end
-// and report which rank it was and where they were. Ranks are processes.
+// Tests a stage that is killed, stopped, stuck or fails at any of its entries. All other stages
+// must end and report which rank failed and what they were doing. Ranks are processes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -34,17 +34,19 @@ using ::testing::StartsWith;
 
 constexpr int kRanks = 3;
 constexpr int kMicroBatches = 3;
-constexpr unsigned kHangs = 30;  // seconds until a rank that hangs is killed; fails the test
+// Seconds after which a rank that hangs is killed, so that the test fails.
+constexpr unsigned kHangs = 30;
 
 enum class Fault { kill, stop, loop, error };
 
 struct Planted {
   Fault fault = Fault::kill;
   int rank = 0;
-  size_t entry = 0;  // entry of the rank's table at which the failure occurs
+  size_t entry = 0;  // index of the entry in the rank's table at which the fault occurs
 };
 
-// Number of ranks that have begun their plan, in memory shared by the processes of a run.
+// Returns the number of ranks that have begun their plan, in memory that all processes of a run
+// share.
 std::atomic<int>& begun() {
   static void* const memory = ::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
                                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -74,7 +76,7 @@ class FaultyStage : public StageWork {
     if (rank_ == planted_.rank && entries_++ == planted_.entry) fail();
     return tensor_at(&value_, DType::f32, 1, 1);
   }
-  // Fails once all ranks have begun their plan.
+  // Waits until all ranks have begun their plan, and then fails.
   void fail() const {
     while (begun() < kRanks) std::this_thread::yield();
     switch (planted_.fault) {
@@ -111,7 +113,7 @@ Plan plan() { return make_plan(one_f_one_b(kRanks, kMicroBatches)); }
     Executor executor(Boundary(stages, alone));
     FaultyStage stage(planted, stages.rank());
     executor.run(plan(), stage);
-  } catch (const std::exception& error) {  // unfinished work has been destroyed by now
+  } catch (const std::exception& error) {  // at this point, unfinished work has been destroyed
     text = error.what();
   }
   [[maybe_unused]] const ssize_t written = ::write(report, text.data(), text.size());
@@ -132,7 +134,7 @@ struct Rank {
   std::string text;  // "ok", or the rank's error
 };
 
-// The faulty rank ends last, if necessary by force.
+// Runs all ranks as processes. The faulty rank is awaited last, and killed if necessary.
 std::vector<Rank> run(const Planted& planted) {
   begun() = 0;
   tutti::testing::LocalRendezvous rendezvous;
@@ -165,7 +167,8 @@ std::vector<Rank> run(const Planted& planted) {
   return ranks;
 }
 
-// By rank: true if it needs, directly or indirectly, something that `planted` omits.
+// Returns, for each rank, true if it needs a result, directly or indirectly, that the planted fault
+// prevents.
 std::vector<bool> in_need(const Plan& plan, const Planted& planted) {
   const Schedule& schedule = plan.schedule;
   std::vector<size_t> done(schedule.table.size(), 0);
@@ -195,7 +198,7 @@ std::vector<bool> in_need(const Plan& plan, const Planted& planted) {
 
 class Failure : public ::testing::Test {
  protected:
-  // Checks each other stage's message about the faulty rank.
+  // Expects each other stage to report the faulty rank with a message that matches `what`.
   template <typename What>
   void expect_all_told(const Planted& planted, const What& what) {
     SCOPED_TRACE(cat("rank ", planted.rank, ", entry ", planted.entry));
@@ -205,7 +208,7 @@ class Failure : public ::testing::Test {
     for (int r = 0; r < kRanks; ++r) {
       if (r == planted.rank) continue;
       const std::string& text = ranks[static_cast<size_t>(r)].text;
-      // A rank that needed nothing more may have completed before.
+      // A rank that needed no further result may have completed before the fault.
       if (text == "ok" && !needs[static_cast<size_t>(r)]) continue;
       EXPECT_THAT(text, what(cat("rank ", planted.rank, " \\([^,]*, pid ", faulty.pid, "\\)")));
       EXPECT_THAT(text, ContainsRegex(cat("rank ", r, " \\([^,]*, pid [0-9]+\\), stage ", r,
@@ -216,7 +219,7 @@ class Failure : public ::testing::Test {
     told_ = faulty.text;
   }
 
-  std::string told_;  // message of the rank with the fault
+  std::string told_;  // error message of the faulty rank
 };
 
 TEST_F(Failure, AStageIsKilledAtEveryEntry) {
@@ -233,7 +236,7 @@ TEST_F(Failure, AStageIsStopped) {
   for (const size_t entry : {0, 3}) {
     for (int rank = 0; rank < kRanks; ++rank) {
       expect_all_told({Fault::stop, rank, entry}, [](const std::string& who) {
-        // Questions to other ranks pass through rank 0.
+        // Questions to other ranks pass through rank 0, so that it may be named as well.
         return AllOf(HasSubstr(" timed out after 1.5 s in "),
                      ContainsRegex(
                          cat("(waiting for|is reached through) ", who, ", which does not answer")));

@@ -33,7 +33,7 @@ inline Shown shown(Schedule schedule, std::vector<std::vector<int>> ways,
   return result;
 }
 
-// 1F1B of two ranks and two micro-batches, backward twice as long as forward:
+// 1F1B on two ranks with two micro-batches; a backward pass takes twice as long as a forward pass:
 //
 //   rank 0  F0 F1 .  .  B0--- .  B1---
 //   rank 1  .  F0 B0--- F1 B1--- .  .
@@ -51,8 +51,8 @@ inline Shown two_ranks() {
                 {1, {backward, 1, 1}, 5, 7}});
 }
 
-// Two directions through two ranks, each rank with both chunks (Chimera); backward as long as
-// forward.
+// Chimera on two ranks, each of which has both chunks: micro-batch 0 goes from rank 0 to rank 1,
+// and micro-batch 1 from rank 1 to rank 0. Forward and backward passes take equally long.
 //
 //   rank 0  F0 F1 B1 B0
 //   rank 1  F1 F0 B0 B1
@@ -70,7 +70,8 @@ inline Shown two_ways() {
                 {1, {backward, 1, 0}, 3, 4}});
 }
 
-// One rank with two chunks; the backward pass in two parts.
+// One rank with two chunks. Each backward pass is split into backward_input (I) and backward_weight
+// (W).
 //
 //   rank 0  F0.0 F0.1 I0.1 W0.1 I0.0 W0.0
 inline Shown two_chunks() {

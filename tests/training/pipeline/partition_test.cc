@@ -22,7 +22,7 @@ using ::testing::SizeIs;
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// --- All partitions, one by one ---
+// --- exhaustive search over all partitions ---
 
 double link_time(const Link& link, double bytes) { return link.latency + bytes / link.bandwidth; }
 
@@ -50,14 +50,14 @@ class Exhaustive {
     return 2 * link_time(link, static_cast<double>(
                                    layers_[static_cast<size_t>(end - 1)].activation_bytes));
   }
-  // Time per micro-batch of m workers that take turns and then sum gradients.
+  // Returns the time per micro-batch of m workers that take turns and then sum their gradients.
   double shared(double alone, int m, double bytes, const Link& link) const {
     const bool sums = m > 1 && bytes > 0;
     return std::max(alone, sums ? 2 * (m - 1) * link_time(link, bytes) : 0.0) / m;
   }
   int layers() const { return static_cast<int>(layers_.size()); }
 
-  // Tries all divisions of the layers from `first` on over the remaining nodes.
+  // Tries all divisions of the layers from `first` to the last over the remaining nodes.
   void nodes(int first, int left, double slowest) {
     if (first == layers()) {
       best_ = std::min(best_, slowest);
@@ -73,7 +73,7 @@ class Exhaustive {
       }
     }
   }
-  // Visits all ways to run layers [first, end) on the remaining ranks of a node.
+  // Tries all ways to run the layers [first, end) on the remaining ranks of a node.
   void ranks(int first, int end, int left, double slowest,
              const std::function<void(double)>& found) {
     if (first == end) return found(slowest);
@@ -96,7 +96,7 @@ class Exhaustive {
   double best_ = kInfinite;
 };
 
-// --- Cases ---
+// --- cases ---
 
 Layer layer(const std::string& name, double seconds, int64_t activations, int64_t parameters) {
   return {name, seconds / 4, seconds * 3 / 4, activations, parameters};
@@ -138,7 +138,7 @@ void expect_consistent(const Partition& partition, size_t layers, const Cluster&
 }
 
 TEST(Partition, SplitsEqualLayersEvenly) {
-  // Too many parameters to sum, and small activations.
+  // There are too many parameters to sum, and the activations are small.
   const std::vector<Layer> layers(8, layer("block", 4, 1, 1000));
   const Partition found = partition(layers, node_of(4));
   EXPECT_THAT(shape(found), ElementsAre("0-1 on 0", "2-3 on 1", "4-5 on 2", "6-7 on 3"));
@@ -149,8 +149,8 @@ TEST(Partition, SplitsEqualLayersEvenly) {
   EXPECT_EQ(found.stages[0].boundary, 2);
 }
 
-TEST(Partition, ReplicatesWhatHasFewParameters) {
-  // Activations too large for the link, and hardly any gradients to sum.
+TEST(Partition, ReplicatesLayersWithFewParameters) {
+  // The activations are too large for the link, and there are hardly any gradients to sum.
   const std::vector<Layer> layers(6, layer("convolution", 4, 1000, 1));
   const Partition found = partition(layers, node_of(3));
   EXPECT_THAT(shape(found), ElementsAre("0-5 on 0-2"));
@@ -159,8 +159,8 @@ TEST(Partition, ReplicatesWhatHasFewParameters) {
   EXPECT_EQ(data_parallel(layers, node_of(3)).time, found.time);
 }
 
-// The paper's VGG-16: convolutions with all the work, and fully connected layers with all the
-// parameters, which are not replicated.
+// As in the paper's VGG-16, convolutions have nearly all the work, and fully connected layers
+// nearly all the parameters. The latter are not replicated.
 TEST(Partition, KeepsLargeParametersOnOneRank) {
   const std::vector<Layer> layers = {layer("conv1", 15, 30, 1), layer("conv2", 15, 10, 1),
                                      layer("conv3", 15, 2, 2),  layer("fc1", 4, 1, 100),
@@ -182,7 +182,7 @@ TEST(Partition, KeepsLargeParametersOnOneRank) {
 }
 
 TEST(Partition, PrefersTheFastLinks) {
-  // The activations between the halves fit the link between the nodes, gradients do not.
+  // The activations between the two halves fit the link between nodes, but the gradients do not.
   const std::vector<Layer> layers = {layer("a", 8, 100, 10), layer("b", 8, 1, 10),
                                      layer("c", 8, 100, 10), layer("d", 8, 1, 10)};
   const Cluster cluster = {
@@ -195,7 +195,7 @@ TEST(Partition, PrefersTheFastLinks) {
 }
 
 TEST(Partition, ReplicatesNodesWithStagesInside) {
-  // Inside a node there are too many gradients for the links, between nodes there are not.
+  // There are too many gradients for the links inside a node, but not for those between nodes.
   const std::vector<Layer> layers(2, layer("block", 8, 1, 10));
   const Cluster cluster = {.nodes = 3,
                            .ranks_per_node = 2,
@@ -214,7 +214,7 @@ TEST(Partition, LeavesRanksIdleThatWouldNotHelp) {
   EXPECT_THAT(shape(found), ElementsAre("0-3 on 0"));
   EXPECT_EQ(found.ranks(), 1);
   EXPECT_EQ(found.time, 4);
-  // More ranks than layers.
+  // There are more ranks than layers.
   const std::vector<Layer> two(2, layer("block", 50, 1, 100));
   EXPECT_EQ(unreplicated_pipeline(two, node_of(4)).ranks(), 2);
 }
@@ -238,7 +238,7 @@ TEST(Partition, StaysWithinMemory) {
   }
 }
 
-TEST(Partition, FindsTheBestOfAll) {
+TEST(Partition, FindsTheBestOfAllPartitions) {
   std::mt19937 random(1);
   const auto below = [&](int bound) {
     return static_cast<int>(random() % static_cast<unsigned>(bound));
@@ -321,7 +321,7 @@ TEST(Partition, TakesDeepModelsAndLargeClusters) {
   expect_consistent(found, layers.size(), cluster);
 }
 
-TEST(Partition, RefusesWhatMakesNoSense) {
+TEST(Partition, RefusesInvalidProblems) {
   const auto message = [](const std::vector<Layer>& layers, const Cluster& cluster) -> std::string {
     try {
       partition(layers, cluster);

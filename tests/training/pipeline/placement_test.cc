@@ -1,4 +1,4 @@
-// Tests which part of a model each rank of a pipeline has.
+// Tests which units and parameters each rank of a pipeline has.
 #include "training/pipeline/placement.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Units: embed, h.0, h.1, h.2, head.
+// The units are embed, h.0, h.1, h.2 and head.
 Gpt gpt(bool tied) {
   return Gpt({.layers = 3, .heads = 2, .width = 8, .context = 4, .vocabulary = 16, .tied = tied});
 }
@@ -41,7 +41,7 @@ int index_of(Model& model, const std::string& name) {
   return -1;
 }
 
-TEST(PlacementTest, OneChunkARank) {
+TEST(PlacementTest, OneChunkPerRank) {
   Gpt model = gpt(false);
   const Plan plan = make_plan(testing::one_f_one_b_table(3, 4));
   int parameters = 0;
@@ -89,7 +89,7 @@ TEST(PlacementTest, ATiedEmbeddingIsJoinedAndCountsOnce) {
   }
 }
 
-TEST(PlacementTest, SeveralChunksARank) {
+TEST(PlacementTest, SeveralChunksPerRank) {
   Gpt model = gpt(true);
   const Plan plan = make_plan(testing::looped_table(2));
   const Placement first = make_placement(plan, model, {0, 2, 3, 4}, 0);
@@ -113,7 +113,7 @@ TEST(PlacementTest, OnOneRankNothingIsJoined) {
   EXPECT_FALSE(placement.has_shared_across);
 }
 
-TEST(PlacementTest, ChimerasPairsHaveTheSame) {
+TEST(PlacementTest, ChimerasPairsHaveTheSameUnits) {
   Gpt model = gpt(true);
   const Plan plan = make_plan(chimera(4, 4));
   for (int rank = 0; rank < 4; ++rank) {
@@ -136,7 +136,7 @@ std::string refusal(Model& model, const Plan& plan, const std::vector<int>& cut,
   return "none";
 }
 
-TEST(PlacementTest, CutsThatMakeNoSenseAreRefused) {
+TEST(PlacementTest, InvalidCutsAreRefused) {
   Gpt model = gpt(false);
   const Plan plan = make_plan(testing::one_f_one_b_table(3, 4));
   EXPECT_EQ(refusal(model, plan, {0, 3, 4}), "none");
@@ -195,7 +195,7 @@ TEST(PlacementTest, AParameterOfThreeStagesIsRefusedByEachRank) {
   EXPECT_EQ(refusal(model, two, {0, 3}), "none");
 }
 
-TEST(PlacementTest, PassesAreThoseOfTheTable) {
+TEST(PlacementTest, PassesFollowTheTable) {
   Gpt model = gpt(false);
   const Plan plan = make_plan(testing::one_f_one_b_table(2, 5, /*split=*/true));
   const Placement placement = make_placement(plan, model, {0, 2}, 1);
@@ -205,10 +205,11 @@ TEST(PlacementTest, PassesAreThoseOfTheTable) {
               ElementsAre(1, 1, 1, 1, 1));
 }
 
-TEST(PlacementTest, EstimatesCountMatricesThatAreMultipliedWith) {
+TEST(PlacementTest, EstimatesCountMatricesOfProducts) {
   Gpt model = gpt(true);
   const std::vector<double> costs = estimated_costs(model);
-  // Embeddings are look-ups. A block has 12 x width^2, the tied output layer vocabulary x width.
+  // Embeddings are look-ups and cost nothing. A block has 12 x width^2 weights, and the tied output
+  // layer vocabulary x width.
   EXPECT_THAT(costs, ElementsAre(0, 768, 768, 768, 128));
 }
 

@@ -1,4 +1,4 @@
-// Tests plans of tables small enough to write down, and tables without a plan.
+// Tests plans of small tables against plans written by hand, and tables for which there is no plan.
 #include "training/pipeline/plan.h"
 
 #include <gmock/gmock.h>
@@ -23,8 +23,8 @@ using testing::looped_table;
 using testing::one_f_one_b_table;
 using testing::two_way_table;
 
-// Returns a rank's actions: "F1<0" is the receive of F1's input from rank 0, "F1>2" the send of its
-// result, "F1" the computation, and "U2" the update to version 2.
+// Returns the actions of a rank as text: "F1<0" receives the input of F1 from rank 0, "F1" computes
+// it, "F1>2" sends its result to rank 2, and "U2" updates the weights to version 2.
 std::string messages(const Plan& plan, size_t rank, bool with_chunk = false) {
   std::string text;
   for (const Action& action : plan.ranks.at(rank).actions) {
@@ -38,8 +38,8 @@ std::string messages(const Plan& plan, size_t rank, bool with_chunk = false) {
   return text;
 }
 
-// Returns a rank's computations with one field of each: "F1/0" is F1 in slot 0 if `part` is the
-// slot.
+// Returns the computations of a rank, each with one field. If `part` is the slot, "F1/0" is F1 in
+// slot 0.
 std::string computed(const Plan& plan, size_t rank, int Action::*part) {
   std::string text;
   for (const Action& action : plan.ranks.at(rank).actions) {
@@ -60,7 +60,7 @@ std::string refusal(const Schedule& schedule) {
   return "not refused";
 }
 
-TEST(Plan, ReceivesOneEntryAheadAndSendsAtOnce) {
+TEST(Plan, ReceivesOneEntryAheadAndSendsImmediately) {
   const Plan plan = make_plan(one_f_one_b_table(3, 3));
   EXPECT_EQ(messages(plan, 0), "F0 F0>1 F1 F1>1 B0<1 F2 F2>1 B1<1 B0 B2<1 B1 B2");
   EXPECT_EQ(messages(plan, 1),
@@ -68,8 +68,8 @@ TEST(Plan, ReceivesOneEntryAheadAndSendsAtOnce) {
   EXPECT_EQ(messages(plan, 2), "F0<1 F0 F1<1 B0 B0>1 F1 F2<1 B1 B1>1 F2 B2 B2>1");
 }
 
-TEST(Plan, ReceivesInTheOrderOfTheirChannel) {
-  // Rank 1 needs the second message first: the first must have been received by then.
+TEST(Plan, ReceivesInTheOrderOfTheChannel) {
+  // Rank 1 needs the second message first, and must have received the first one by then.
   Schedule schedule = gpipe_table(2, 2);
   std::swap(schedule.table[1][0], schedule.table[1][1]);
   EXPECT_EQ(messages(make_plan(schedule), 1), "F0<0 F1<0 F1 F0 B0 B0>0 B1 B1>0");
@@ -84,7 +84,7 @@ TEST(Plan, NoMessagesWithinARank) {
   EXPECT_EQ(plan.ranks[0].slots, 2);  // one for each chunk
 }
 
-// Both directions of one channel: activations to the next rank and, around the loop, gradients.
+// One channel carries activations to the next rank and, because of the loop, gradients.
 TEST(Plan, ChunksInALoop) {
   const Plan plan = make_plan(looped_table(1));
   EXPECT_EQ(messages(plan, 0, true),
@@ -142,7 +142,8 @@ TEST(Plan, ForwardAloneNeedsOneSlot) {
   EXPECT_EQ(plan.ranks[1].versions, 1);
 }
 
-// PipeDream (Narayanan et al., 2019, section 3.3): backward uses the weights of its forward.
+// In PipeDream (Narayanan et al., 2019, section 3.3), the backward of a micro-batch uses the same
+// weights as its forward.
 TEST(Plan, LatestVersions) {
   const Plan plan = make_plan(asynchronous_table(Updates::latest, 2, 4, 1));
   EXPECT_EQ(computed(plan, 0, &Action::version),
@@ -153,7 +154,8 @@ TEST(Plan, LatestVersions) {
   EXPECT_EQ(plan.ranks[1].versions, 1);
 }
 
-// PipeDream-2BW (Narayanan et al., 2021, section 3.1): the same weights on all ranks.
+// In PipeDream-2BW (Narayanan et al., 2021, section 3.1), all ranks use the same version for a
+// micro-batch.
 TEST(Plan, DelayedVersions) {
   const Plan plan = make_plan(asynchronous_table(Updates::delayed, 2, 6, 2));
   EXPECT_EQ(computed(plan, 0, &Action::version),
@@ -172,7 +174,7 @@ TEST(Plan, UpdateComesAfterTheLastChunkOfTheRank) {
             "F0/0 F1/0 F0/0 F1/0 B0/0 B1/0 B0/0 B1/0 U1");
 }
 
-TEST(Plan, RefusesWhatIsLeftOut) {
+TEST(Plan, RefusesMissingEntries) {
   Schedule schedule = one_f_one_b_table(2, 2);
   schedule.table[1].pop_back();
   EXPECT_THAT(refusal(schedule), HasSubstr("rank 1, entry 2 (F1): no rank computes the backward of "
@@ -187,12 +189,12 @@ TEST(Plan, RefusesWhatIsLeftOut) {
               HasSubstr("no rank computes the forward of micro-batch 0 through chunk 0"));
 }
 
-TEST(Plan, RefusesWhatIsDoubled) {
+TEST(Plan, RefusesDuplicateEntries) {
   Schedule schedule = one_f_one_b_table(2, 2);
   schedule.table[1].push_back({Kind::forward, 0, 1});
   EXPECT_THAT(refusal(schedule), HasSubstr("rank 1, entry 4 (F0): forward of micro-batch 0 through "
                                            "chunk 1 was computed already, at rank 1, entry 0"));
-  // A whole backward also computes the weights' gradient.
+  // A whole backward also computes the gradients of the weights, so that W0 is a duplicate.
   schedule = one_f_one_b_table(2, 2);
   schedule.table[1].push_back({Kind::backward_weight, 0, 1});
   EXPECT_THAT(refusal(schedule), HasSubstr("rank 1, entry 4 (W0): "));

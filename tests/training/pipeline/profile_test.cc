@@ -22,12 +22,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// --- Units that record their inputs ---
+// --- units that record their inputs ---
 
 struct Call {
   OutputShape input;
   OutputShape gradient;
-  int bound = 0;  // parameters that currently have memory
+  int bound = 0;  // number of parameters that have memory during the call
   bool finite = true;
 };
 
@@ -53,7 +53,7 @@ class LoggingUnit : public Unit {
     EXPECT_TRUE(pass.training);
     EXPECT_TRUE(pass.recomputing) << "running statistics stay as they are";
     log_.forward[name_].push_back(call(input, {}));
-    work();  // far longer than backward
+    work();  // takes far longer than backward
     return pass.arena.take(pass.dtype, pass.batch->samples * shape_.rows, shape_.cols);
   }
   Tensor backward(Pass& pass, ConstTensor gradient) override {
@@ -89,7 +89,8 @@ class LoggingUnit : public Unit {
   const Parameter* parameter_ = nullptr;
 };
 
-// start -> three alike -> a wider one -> another after it -> end, which also has start's parameter
+// The units are start -> three alike -> a wider one -> one with another input -> end. The last unit
+// also uses the parameter of `start`.
 class LoggedModel : public Model {
  public:
   LoggedModel() {
@@ -119,13 +120,13 @@ std::vector<std::string> names(const std::map<std::string, std::vector<Call>>& c
   return names;
 }
 
-TEST(Profile, RunsEachKindOfUnitByItself) {
+TEST(Profile, RunsEachKindOfUnitAlone) {
   LoggedModel model;
   const MicroBatch batch{.samples = 3};
   const Profile profile = profile_model(model, batch, {}, 2);
   EXPECT_EQ(profile.model, "logged");
   EXPECT_EQ(profile.samples, 3);
-  // b and c are like a; "after" has a's parameters and output, but another input.
+  // b and c are like a. "after" has the parameters and output of a, but another input.
   EXPECT_THAT(names(model.log.forward), ElementsAre("a", "after", "end", "start", "wide"));
   EXPECT_EQ(names(model.log.backward), names(model.log.forward));
   const std::map<std::string, OutputShape> inputs = {
@@ -194,7 +195,7 @@ TEST(Profile, TakesALanguageModel) {
   }
 }
 
-TEST(Profile, BackwardHasTheRepeatedForwardInIt) {
+TEST(Profile, BackwardIncludesTheRecomputedForward) {
   LoggedModel model;
   const MicroBatch batch{.samples = 3};
   const Profile profile = profile_model(model, batch, {.checkpoint_units = true}, 1);
@@ -224,13 +225,13 @@ TEST(Profile, LeavesRunningStatisticsAlone) {
   }
 }
 
-TEST(Profile, RefusesNothingToRun) {
+TEST(Profile, RefusesAModelThatCannotBeRun) {
   LoggedModel model;
   EXPECT_THROW(profile_model(model, {.samples = 0}), Error);
   EXPECT_THROW(profile_model(model, {.samples = 1}, {}, 0), Error);
 }
 
-// --- Files ---
+// --- files ---
 
 TEST(ProfileJson, ComesBackAsItWas) {
   const Profile profile{

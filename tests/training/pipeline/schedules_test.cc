@@ -1,5 +1,6 @@
-// Tests the tables, each kind over its whole range: their contents and order, that they can run,
-// and the number of micro-batches in flight. check_test.cc proves plans made of them.
+// Tests the tables of each kind of schedule over its whole range of shapes: their contents and
+// order, that they can run, and the number of micro-batches in flight. check_test.cc tests plans
+// that are made of them.
 #include "training/pipeline/schedules.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +33,8 @@ std::string text(const Schedule& schedule, int rank) {
   return result;
 }
 
-// Calls `visit(kind, shape)` for every shape in the range that the kind has a table for.
+// Calls visit(kind, shape) for all kinds, and for all shapes in the range for which the kind has a
+// table.
 template <typename Visit>
 void for_each_shape(Visit visit) {
   for (const ScheduleKind& kind : all_schedules()) {
@@ -57,8 +59,8 @@ bool adds_to_weights(const Entry& entry) {
   return entry.kind == Kind::backward || entry.kind == Kind::backward_weight;
 }
 
-// Returns the largest number of micro-batches of a chunk on this rank that are between their
-// forward and their last backward.
+// Returns the largest number of micro-batches in flight on this rank, that is between their forward
+// and their last backward; each chunk counts separately.
 int most_under_way(const Schedule& schedule, int rank) {
   int now = 0;
   int most = 0;
@@ -69,9 +71,11 @@ int most_under_way(const Schedule& schedule, int rank) {
   return most;
 }
 
-using Done = std::set<std::tuple<Kind, int, int>>;  // kind, micro-batch, chunk
+// {kind, micro-batch, chunk} of the entries that have run.
+using Done = std::set<std::tuple<Kind, int, int>>;
 
-// `backward` also represents backward_input.
+// Returns true if the entries that `entry` needs are done. In `done`, `backward` also stands for
+// backward_input.
 bool can_run(const Schedule& schedule, const Entry& entry, const Done& done) {
   const auto [kind, micro_batch, chunk] = entry;
   const auto has = [&](Kind needed, int of_chunk) {
@@ -88,7 +92,7 @@ bool can_run(const Schedule& schedule, const Entry& entry, const Done& done) {
   }
 }
 
-// Runs all ranks as far as possible; returns the number of entries that could not run.
+// Runs all ranks as far as possible. Returns the number of entries that could not run.
 size_t left_over(const Schedule& schedule) {
   Done done;
   std::vector<size_t> next(schedule.table.size());
@@ -154,14 +158,14 @@ TEST(Schedules, EveryPassTakesMicroBatchesInAscendingOrder) {
 
 TEST(Schedules, RunToTheirEnd) {
   for_each_shape([](const ScheduleKind& kind, const Shape& shape) {
-    // The updates do not affect the order.
+    // Updates do not affect the order, so that one kind of updates is enough.
     if (shape.accumulated == shape.micro_batches || kind.updates == Updates::flushed) {
       ASSERT_EQ(left_over(kind.make(shape)), 0u);
     }
   });
 }
 
-TEST(Schedules, KeepWhatTheirPapersSay) {
+TEST(Schedules, KeepTheActivationsOfTheirPapers) {
   for_each_shape([](const ScheduleKind& kind, const Shape& shape) {
     const Schedule schedule = kind.make(shape);
     const int p = shape.ranks;
@@ -190,7 +194,7 @@ TEST(Schedules, KeepWhatTheirPapersSay) {
   });
 }
 
-TEST(Schedules, ChunksLieWhereTheyShould) {
+TEST(Schedules, ChunksAreOnTheRightRanks) {
   for_each_shape([](const ScheduleKind& kind, const Shape& shape) {
     const Schedule schedule = kind.make(shape);
     ASSERT_EQ(schedule.name, kind.name);
@@ -222,14 +226,14 @@ TEST(Schedules, LookAsDrawn) {
   EXPECT_EQ(text(made("chimera", {4, 4}), 2), "F2 F0 F3 F1 B0 B2 B1 B3");
 }
 
-TEST(Schedules, AsynchronousOnesAreOneFOneB) {
+TEST(Schedules, AsynchronousOnesHaveTheOrderOfOneFOneB) {
   const Schedule flushed = made("1f1b", {4, 12});
   EXPECT_EQ(made("pipedream", {4, 12}).table, flushed.table);
   EXPECT_EQ(made("pipedream-2bw", {4, 12, 1, 4}).table, flushed.table);
 }
 
-// The condition of Updates::delayed, read off the table: the weights after update u - 2 exist when
-// the forwards of update u begin.
+// Evaluates the condition of Updates::delayed on the table: when the forwards of update u begin,
+// the weights after update u - 2 must exist.
 bool has_delayed_weights(const Schedule& schedule) {
   return std::ranges::all_of(schedule.table, [&](const std::vector<Entry>& entries) {
     int backwards = 0;
@@ -242,15 +246,15 @@ bool has_delayed_weights(const Schedule& schedule) {
   });
 }
 
-TEST(Schedules, TwoVersionsDoExactlyWherePipedream2bwSaysSo) {
+TEST(Schedules, TwoVersionsSufficeExactlyForTheShapesOfPipedream2bw) {
   const ScheduleKind& kind = schedule_named("pipedream-2bw");
   int refused = 0;
   for (int p = 1; p <= kMaxRanks; ++p) {
     for (int m = 1; m <= kMaxMicroBatches; ++m) {
       for (int a = 1; a <= m; ++a) {
         if (m % a != 0) continue;
-        // The table has three times as many micro-batches, because the first two updates need no
-        // earlier weights.
+        // The table has three times as many micro-batches, so that an update needs the weights of
+        // an earlier one. The first two updates do not.
         const bool is_offered = kind.why_not({p, m, 1, a}).empty();
         EXPECT_EQ(is_offered, has_delayed_weights(pipedream_2bw(p, 3 * m, a)))
             << "p=" << p << " m=" << m << " a=" << a;
@@ -273,7 +277,7 @@ TEST(Schedules, AsynchronousOnesKeepAsManyVersionsAsTheirPapersSay) {
       }
       const int in_flight = shape.ranks - rank;
       ASSERT_LE(versions, in_flight);
-      // Each micro-batch in flight has its own version, once the pipeline is full.
+      // When the pipeline is full, each micro-batch in flight uses its own version.
       if (shape.accumulated == 1 && shape.micro_batches >= 2 * in_flight - 1) {
         ASSERT_EQ(versions, in_flight);
       }
@@ -281,7 +285,7 @@ TEST(Schedules, AsynchronousOnesKeepAsManyVersionsAsTheirPapersSay) {
   });
 }
 
-TEST(Schedules, RoundUpToWhatThereIsATableFor) {
+TEST(Schedules, RoundUpToTheNextShapeWithATable) {
   const auto rounded = [](std::string_view name, const Shape& shape) {
     return schedule_named(name).round_up(shape);
   };
@@ -291,7 +295,7 @@ TEST(Schedules, RoundUpToWhatThereIsATableFor) {
   EXPECT_EQ(rounded("chimera", {4, 5}), 5);
   EXPECT_EQ(rounded("pipedream", {4, 5, 1, 3}), 6);
   EXPECT_EQ(rounded("pipedream-2bw", {4, 6, 1, 3}), 6);
-  // Minimal: no smaller value has a table.
+  // The result is minimal: no smaller value has a table.
   for (const ScheduleKind& kind : all_schedules()) {
     for (int m = 1; m <= kMaxMicroBatches; ++m) {
       for (int a = 1; a <= (kind.updates == Updates::flushed ? 1 : 8); ++a) {
@@ -330,7 +334,7 @@ TEST(Schedules, HaveNamesAndAliases) {
   for (const auto& [alias, name] : aliases) EXPECT_EQ(schedule_named(alias).name, name) << alias;
 }
 
-// Returns the error for a shape without a table of this kind.
+// Returns the error for a shape for which this kind has no table.
 std::string refusal(std::string_view name, const Shape& shape) {
   try {
     made(name, shape);
@@ -341,7 +345,7 @@ std::string refusal(std::string_view name, const Shape& shape) {
   return "";
 }
 
-TEST(Schedules, RefuseWhatTheyCannotDo) {
+TEST(Schedules, RefuseImpossibleShapes) {
   const std::tuple<std::string_view, Shape, std::string_view> cases[] = {
       {"gpipe", {0, 4}, "at least one rank, not 0"},
       {"gpipe", {2, -1}, "at least one micro-batch, not -1"},

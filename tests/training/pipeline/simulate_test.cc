@@ -1,4 +1,4 @@
-// Tests times that can be computed by hand.
+// Tests simulated times against times computed by hand.
 #include "training/pipeline/simulate.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ Timeline timed(const Schedule& schedule, const Costs& costs = {}) {
   return simulate(make_plan(schedule), costs);
 }
 
-// PipeDream-flush and GPipe are idle equally long, for any durations of forward and backward.
+// 1F1B with flushes and GPipe are idle equally long, for any durations of forward and backward.
 TEST(Simulate, BubbleOfGPipeAndOneFOneBIsTheClosedForm) {
   const Costs costs{.forward = {2}, .backward_input = {3}, .backward_weight = {2}};
   for (int p = 1; p <= 8; ++p) {
@@ -35,7 +35,7 @@ TEST(Simulate, BubbleOfGPipeAndOneFOneBIsTheClosedForm) {
       const Timeline in_turns = timed(one_f_one_b_table(p, m), costs);
       EXPECT_DOUBLE_EQ(in_turns.makespan, 7. * (m + p - 1));
       EXPECT_NEAR(in_turns.bubble, expected, 1e-12);
-      // Rank 0 begins and ends each step, so omitting the barrier gains nothing.
+      // Rank 0 begins and ends each step, so that the period is the same without a barrier.
       EXPECT_DOUBLE_EQ(in_turns.period, in_turns.makespan);
       EXPECT_NEAR(in_turns.steady_bubble, expected, 1e-12);
     }
@@ -64,7 +64,8 @@ TEST(Simulate, SpansOfTheTableInOrder) {
   EXPECT_DOUBLE_EQ(timeline.bubble, 1. / 3);
 }
 
-// The gradient is sent after backward_input: rank 0 is one unit earlier, twice.
+// Rank 1 sends the gradient right after backward_input, so that rank 0 starts one unit of time
+// earlier, twice.
 TEST(Simulate, NoRankWaitsForBackwardWeight) {
   const Timeline timeline = timed(one_f_one_b_table(2, 2, true));
   EXPECT_EQ(timeline.spans.at(2).start, 3);  // I0 of rank 0
@@ -72,15 +73,16 @@ TEST(Simulate, NoRankWaitsForBackwardWeight) {
 }
 
 TEST(Simulate, MessagesTakeTimeButOccupyNoRank) {
-  // One micro-batch over 3 ranks: every message is waited for.
+  // With one micro-batch on 3 ranks, a rank waits for every message.
   EXPECT_EQ(timed(gpipe_table(3, 1), {.message = {0.5}}).makespan, 9 + 4 * 0.5);
-  // One value per boundary: its message is sent once forward and once backward. Values beyond the
-  // last boundary are ignored.
+  // `message` has one value per boundary, for each of the two messages (forward and backward)
+  // across it. Values beyond the last boundary are ignored.
   EXPECT_EQ(timed(gpipe_table(3, 1), {.message = {0.5, 2}}).makespan, 9 + 5);
   EXPECT_EQ(timed(gpipe_table(3, 1), {.message = {0.5, 2, 100}}).makespan, 9 + 5);
-  // Many micro-batches: messages overlap with computation, so only the fill and the drain grow.
+  // With many micro-batches, messages overlap with computation, so that only the fill and the drain
+  // take longer.
   EXPECT_EQ(timed(gpipe_table(3, 8), {.message = {0.5}}).makespan, 3 * (8 + 2) + 4 * 0.5);
-  // Several messages may be in flight: each arrives 5 after it is produced.
+  // Several messages may be in flight at once. Each arrives 5 after it was sent.
   EXPECT_EQ(timed(gpipe_table(2, 3), {.message = {5}}).makespan, 3 * (3 + 1) + 2 * 5);
 }
 
@@ -95,7 +97,7 @@ TEST(Simulate, NoMessagesOnOneRank) {
 }
 
 TEST(Simulate, ChunksOfDifferentLength) {
-  // The slow chunk is in the middle: 1 + 8 * 4 + 1 forward, and the same backward.
+  // The slow chunk is in the middle. Forward takes 1 + 8 * 4 + 1, and backward as long.
   const Costs costs{
       .forward = {1, 4, 1}, .backward_input = {1, 2, 1}, .backward_weight = {0, 2, 0}};
   const Timeline timeline = timed(gpipe_table(3, 8), costs);
@@ -103,36 +105,36 @@ TEST(Simulate, ChunksOfDifferentLength) {
   EXPECT_DOUBLE_EQ(timeline.bubble, 1 - (16. + 64 + 16) / (3 * 68));
 }
 
-// Two ranks with two chunks each: the fill is one chunk, half of a rank's work.
+// Each of two ranks has two chunks. The fill lasts one chunk, which is half of a rank's work.
 TEST(Simulate, TwoChunksARankHalveTheBubble) {
   const Timeline timeline = timed(looped_table(2));
   EXPECT_EQ(timeline.makespan, 3 * (2 * 2 + 1));
   EXPECT_DOUBLE_EQ(timeline.bubble, 1. / 5);
 }
 
-// For 2 ranks and 2 micro-batches there is no bubble: (p - 2) / (2m + p - 2).
+// The bubble is (p - 2) / (2m + p - 2), which is 0 for 2 ranks.
 TEST(Simulate, TwoDirections) {
   const Timeline timeline = timed(two_way_table());
   EXPECT_EQ(timeline.makespan, 6);
   EXPECT_EQ(timeline.bubble, 0);
 }
 
-// A forward-only step drains while the next one fills, so its makespan contains idle time but the
-// steady state does not.
+// In a forward-only step, ranks drain while the next step fills. The makespan of one step therefore
+// contains idle time, but the steady state does not.
 TEST(Simulate, StepsFollowWithoutABarrier) {
   const Timeline timeline = timed(forward_only(gpipe_table(4, 5)));
   EXPECT_EQ(timeline.makespan, 8);
   EXPECT_DOUBLE_EQ(timeline.bubble, 3. / 8);
   EXPECT_EQ(timeline.period, 5);
   EXPECT_EQ(timeline.steady_bubble, 0);
-  // The slowest rank sets the pace, however far the first ones run ahead.
+  // The slowest rank determines the period, however far the earlier ranks run ahead.
   const Timeline uneven = timed(forward_only(gpipe_table(3, 2)), {.forward = {1, 3, 2}});
   EXPECT_EQ(uneven.period, 6);
   EXPECT_DOUBLE_EQ(uneven.steady_bubble, 1 - 12. / 18);
 }
 
-// A slanted table: each rank ends as much later as it begins later, so that no rank waits for
-// another in steady state, as in ZB-H2 (Qi et al., Zero Bubble Pipeline Parallelism, section 3).
+// In a slanted table, each rank ends as much later as it begins later. In steady state, no rank
+// waits for another, as in ZB-H2 (Qi et al., Zero Bubble Pipeline Parallelism, section 3).
 TEST(Simulate, SlantedTableHasNoSteadyBubble) {
   Schedule schedule = empty_table("slanted", 2, 3, 2);
   using enum Kind;

@@ -31,7 +31,7 @@ size_t boxes(const pugi::xml_document& document, const std::string& kind) {
   return document.select_nodes(cat("//rect[@class='", kind, "']").c_str()).size();
 }
 
-// Returns the box of the entry with this title.
+// Returns the rectangle of the entry with this title.
 pugi::xml_node box(const pugi::xml_document& document, const std::string& title) {
   const pugi::xpath_node found = document.select_node(cat("//g[title='", title, "']/rect").c_str());
   EXPECT_TRUE(found) << title;
@@ -75,7 +75,7 @@ TEST(PipelineSvg, DrawsRanksDownwardsAndTimeToTheRight) {
   EXPECT_STREQ(longer.parent().child_value("text"), "1");
 }
 
-TEST(PipelineSvg, SaysWhatIsShown) {
+TEST(PipelineSvg, LabelsTheDrawing) {
   const Shown shown = two_ranks();
   const pugi::xml_document document = picture(shown);
   EXPECT_STREQ(document.child("svg").child("title").child_value(), "a <title> & more");
@@ -135,7 +135,7 @@ TEST(PipelineSvg, MarksWhereWeightsChange) {
 
 TEST(PipelineSvg, StaysReadableWhereTimesDifferMuch) {
   Shown shown = two_ranks();
-  shown.timeline.spans[1].end = 1 + 1e-5;  // too short to be seen
+  shown.timeline.spans[1].end = 1 + 1e-5;  // too short to be visible
   const pugi::xml_document document = picture(shown);
   EXPECT_LE(number(document.child("svg"), "width"), 8300);
   const pugi::xml_node thin =

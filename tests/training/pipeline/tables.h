@@ -1,5 +1,5 @@
-// Schedule tables for tests of plans and simulations. They are written a second time, in the
-// simplest way, so that these tests do not depend on the generators of schedules.
+// Schedule tables for tests of plans and simulations. They do not use the generators of schedules,
+// so that errors of the generators cannot hide.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ inline Schedule gpipe_table(int p, int m) {
 }
 
 // p - 1 - rank forwards, then alternately one forward and one backward, then the remaining
-// backwards. `split`: each backward as backward_input directly followed by backward_weight.
+// backwards. `split`: each backward is a backward_input, directly followed by a backward_weight.
 inline Schedule one_f_one_b_table(int p, int m, bool split = false) {
   Schedule schedule = empty_table("1f1b", p, m, p);
   for (int rank = 0; rank < p; ++rank) {
@@ -46,7 +46,7 @@ inline Schedule one_f_one_b_table(int p, int m, bool split = false) {
   return schedule;
 }
 
-// 1F1B with weights that are updated between flushes.
+// 1F1B that updates weights between flushes.
 inline Schedule asynchronous_table(Updates updates, int p, int m, int accumulated) {
   Schedule schedule = one_f_one_b_table(p, m);
   schedule.updates = updates;
@@ -54,7 +54,8 @@ inline Schedule asynchronous_table(Updates updates, int p, int m, int accumulate
   return schedule;
 }
 
-// Ranks 0 and 1 with two chunks each: 0 and 2, 1 and 3. GPipe order, grouped by chunk.
+// GPipe on two ranks, rank 0 with chunks 0 and 2, rank 1 with chunks 1 and 3. Each rank runs all
+// micro-batches of one chunk, then those of the other.
 inline Schedule looped_table(int m) {
   Schedule schedule = empty_table("looped", 2, m, 4);
   for (int rank = 0; rank < 2; ++rank) {
@@ -69,7 +70,7 @@ inline Schedule looped_table(int m) {
   return schedule;
 }
 
-// Two chunks, each on both ranks: even micro-batches go down, odd ones up.
+// Both ranks have both chunks: even micro-batches go from rank 0 to rank 1, odd ones from 1 to 0.
 inline Schedule two_way_table() {
   Schedule schedule = empty_table("two-way", 2, 2, 2);
   using enum Kind;

@@ -33,7 +33,7 @@ TEST(PipelineText, FindsSlotsShorterThanAnyEntry) {
             "rank 1  .  .  B0------\n");
 }
 
-TEST(PipelineText, GivesTheOrderAloneWhereThereAreNoSlots) {
+TEST(PipelineText, ShowsOnlyTheOrderIfThereAreNoSlots) {
   Shown shown = two_ranks();
   shown.timeline.spans[0].end = 0.9137;
   EXPECT_EQ(text(shown),

@@ -1,4 +1,4 @@
-// Tests the creation, use and release of weight versions without a pipeline.
+// Tests the creation, use and release of weight versions, without a pipeline.
 #include "training/pipeline/weight_versions.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 using tutti::testing::run_ranks;
 
-// A parameter whose versions have different values in all elements.
+// A parameter. All its elements are equal, and differ between versions.
 struct Weights {
   explicit Weights(const Job& job)
       : weight(table.add("w", {5}, {Initial::Kind::constant, 0})),
@@ -23,13 +23,13 @@ struct Weights {
         versions(storage) {
     set(0);
   }
-  // The optimizer's update: writes the storage's own memory.
+  // Plays an update of the optimizer, which writes the storage's own memory.
   void set(float value) { std::ranges::fill(storage.owned().front().master, value); }
   void update(float value) {
     versions.before_update();
     set(value);
   }
-  // Returns the value that an entry of the plan uses.
+  // Plays an entry that uses this version. Returns the value that it reads.
   float compute(int version) {
     versions.use(version);
     const float seen = weight->value.values<float>().back();
@@ -43,8 +43,8 @@ struct Weights {
   WeightVersions versions;
 };
 
-// Returns a plan whose entries use these versions in turn. begin() does not depend on when updates
-// happen.
+// Returns a plan whose entries use these versions, one after another. begin() does not depend on
+// when updates happen.
 RankPlan plan_of(const std::vector<int>& computed, int updates) {
   RankPlan plan;
   for (const int version : computed) {
@@ -83,17 +83,17 @@ TEST(WeightVersions, UnusedVersionsAreNotCopied) {
   with_weights([](Weights& weights) {
     weights.versions.begin(plan_of({0, 1, 3}, 3));
     EXPECT_EQ(weights.compute(0), 0);
-    weights.update(1);  // 0 has been used for the last time
+    weights.update(1);  // version 0 has been used for the last time
     EXPECT_EQ(weights.compute(1), 1);
     weights.update(2);
-    weights.update(3);  // 2 is not used at all
+    weights.update(3);  // version 2 is never used
     EXPECT_EQ(weights.compute(3), 3);
     EXPECT_EQ(weights.versions.most_versions(), 1);
     EXPECT_EQ(weights.storage.pool().bytes(), 0);
   });
 }
 
-TEST(WeightVersions, TwoBuffersAreEnoughForTwo) {
+TEST(WeightVersions, TwoBuffersSufficeForTwoVersions) {
   with_weights([](Weights& weights) {
     const auto one = static_cast<int64_t>(weights.storage.all_values().bytes());
     for (int run = 0; run < 2; ++run) {

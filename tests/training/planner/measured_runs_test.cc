@@ -1,5 +1,5 @@
-// Tests tables of runs: the meaning of rows, their errors, and the accuracy of predictions for
-// published runs, if present.
+// Tests tables of measured runs: the meaning of rows, errors in tables, and the accuracy of
+// predictions for published runs, if their data are present.
 #include "training/planner/measured_runs.h"
 
 #include <gmock/gmock.h>
@@ -48,7 +48,7 @@ TEST(MeasuredRuns, ColumnNamesDetermineTheFields) {
   EXPECT_NEAR(*run.seconds, 256.0 * 8192 / 64 / 1633, 1e-9);
 }
 
-TEST(MeasuredRuns, LeaveOpenWhatTheyDoNotSay) {
+TEST(MeasuredRuns, LeaveUnstatedFieldsOpen) {
   const MeasuredRun run = run_of(
       "1,held,time,A100-SXM-80GB,64,8,300,25,gpt,48,6144,24576,48,48,51200,2048,8,4,,2,1,,64,bf16,"
       "full,,,");
@@ -80,7 +80,7 @@ TEST(MeasuredRuns, ReportWhyTheyCannotBePredicted) {
       HasSubstr("TFLOP/s of a processor with a peak of 312"));
 }
 
-// Numbers beyond int, and products beyond int64_t.
+// The counts exceed int, and their products exceed int64_t.
 TEST(MeasuredRuns, SurviveAbsurdCounts) {
   const std::string model = "gpt,48,6144,24576,48,48,51200";
   for (const char* axis : {"4294967296", "4294967297", "999999999999"}) {
@@ -98,7 +98,7 @@ TEST(MeasuredRuns, SurviveAbsurdCounts) {
   EXPECT_GT(predict(large, {}).time.transfers, 0);
 }
 
-TEST(MeasuredRuns, RefuseTablesThatAreNone) {
+TEST(MeasuredRuns, RefuseInvalidTables) {
   const auto error_of = [](const std::string& text) -> std::string {
     try {
       read_measured_runs(text, "t.csv");
@@ -112,7 +112,8 @@ TEST(MeasuredRuns, RefuseTablesThatAreNone) {
   EXPECT_THAT(error_of("gpu,gpus,model,seq,gbs\n\"A100"), HasSubstr("opens a quote"));
 }
 
-// A machine that is a third slower than its efficiencies is recognized.
+// The runs are those of a machine that is a third slower than its efficiencies predict. The fit
+// must find this factor.
 TEST(MeasuredRuns, FitRecognizesASlowerMachine) {
   std::string table = kColumns;
   for (const int micro_batch : {1, 2, 4, 8}) {
@@ -138,8 +139,8 @@ double part_of(std::vector<double> errors, double part) {
   return errors[static_cast<size_t>(part * static_cast<double>(errors.size() - 1))];
 }
 
-// Published runs to which no efficiency was fitted.
-TEST(MeasuredRuns, RunsOfOthersArePredicted) {
+// No efficiency was fitted to these published runs.
+TEST(MeasuredRuns, PredictsRunsOfOthers) {
   const std::filesystem::path folder = testing::test_data("plan");
   if (folder.empty()) GTEST_SKIP() << testing::kNoTestData;
   const std::string path = (folder / "truth.csv").string();

@@ -1,5 +1,4 @@
-// Tests memory: the arithmetic of textbooks, ZeRO's memory at every number of ranks, and formulas
-// of activations.
+// Tests planned memory against published numbers: ZeRO's memory, and formulas for activations.
 #include "training/planner/memory.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +8,8 @@
 namespace tutti::training::planner {
 namespace {
 
-// 7.5 B parameters on 64 ranks, in GB (Rajbhandari et al., 2020, figure 1).
+// The paper (Rajbhandari et al., 2020, figure 1) states the memory in GB for 7.5 B parameters on 64
+// ranks.
 TEST(Memory, ZeroMatchesThePaper) {
   const double parameters = 7.5e9;
   EXPECT_NEAR(zero_bytes(parameters, 0, 64) / 1e9, 120, 0.05);
@@ -44,7 +44,8 @@ Job gpt_job(int64_t layers, int64_t hidden, int64_t heads) {
   return job;
 }
 
-// s b h (10 + 24 / t + 5 a s / (h t)), by what is saved (Korthikanti et al., 2022).
+// A block keeps s b h (10 + 24 / t + 5 a s / (h t)) bytes; the terms depend on what is saved
+// (Korthikanti et al., 2022).
 TEST(Memory, ActivationsFollowTheFormulas) {
   const double s = 2048, b = 4, h = 6144, a = 64, t = 8;
   const Job job = gpt_job(48, 6144, 64);
@@ -61,7 +62,8 @@ TEST(Memory, ActivationsFollowTheFormulas) {
   EXPECT_NEAR(kept(true, Recompute::full), 2 / t, 1e-9);
 }
 
-// The first stage of 1F1B keeps L blocks' worth, interleaved L (1 + (p - 1) / (p v)).
+// The first stage of 1F1B keeps the activations of L blocks, that of interleaved 1F1B L (1 + (p -
+// 1) / (p v)).
 TEST(Memory, PipelinesKeepWhatTheirSchedulesNeed) {
   const Job job = gpt_job(96, 12288, 96);
   Layout layout{.tensor = 8, .stages = 8, .micro_batch = 1};
@@ -72,7 +74,7 @@ TEST(Memory, PipelinesKeepWhatTheirSchedulesNeed) {
   EXPECT_NEAR(measured_memory(job, layout, rules) / block, 96 * (1 + 7.0 / (8 * 3)), 1e-9);
 }
 
-// 18 bytes per parameter, or 6 + 12 / dp with the optimizer sharded.
+// States take 18 bytes per parameter, or 6 + 12 / dp if the optimizer's states are sharded.
 TEST(Memory, ZeroShardsStates) {
   Job job = gpt_job(4, 1024, 16);
   job.software = Software::megatron;

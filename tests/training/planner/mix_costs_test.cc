@@ -11,7 +11,7 @@ namespace {
 
 constexpr auto kBatch = LayerSplit::batch, kModel = LayerSplit::model;
 
-TEST(MixCostsTest, TheCheapestIsTheBestOfAll) {
+TEST(MixCostsTest, TheCheapestIsTheBestOfAllMixes) {
   std::mt19937 chance(1);
   std::uniform_real_distribution<double> uniform(0, 1);
   for (size_t turn = 0; turn < 200; ++turn) {
@@ -19,7 +19,7 @@ TEST(MixCostsTest, TheCheapestIsTheBestOfAll) {
     MixCosts costs(layers);
     for (size_t layer = 0; layer < layers; ++layer) {
       for (const LayerSplit own : kAllLayerSplits) {
-        if (own == LayerSplit::domain && layer >= convolutions) continue;  // infinite
+        if (own == LayerSplit::domain && layer >= convolutions) continue;  // the cost is infinite
         for (const LayerSplit before : kAllLayerSplits) {
           costs.at(layer, before, own) =
               layer > 0 || before == kBatch ? uniform(chance) : costs.at(0, kBatch, own);
@@ -34,7 +34,7 @@ TEST(MixCostsTest, TheCheapestIsTheBestOfAll) {
   }
 }
 
-TEST(MixCostsTest, OneConversionMayPayForTheLayersBehindIt) {
+TEST(MixCostsTest, OneConversionMayPayForTheLayersAfterIt) {
   MixCosts costs(3);
   for (size_t layer = 0; layer < 3; ++layer) {
     for (const LayerSplit before : {kBatch, kModel}) {
@@ -51,7 +51,8 @@ TEST(MixCostsTest, OneConversionMayPayForTheLayersBehindIt) {
 }
 
 TEST(MixCostsTest, FormulasOfBytes) {
-  // 3 ranks, 10 samples of 2, 5 and 7 values of 4 bytes: 2/3 * 40 * (5 + 7 + 2 * 5).
+  // Model-parallel layers on 3 ranks with 10 samples and layers of 2, 5 and 7 values of 4 bytes:
+  // 2/3 * 40 * (5 + 7 + 2 * 5).
   EXPECT_DOUBLE_EQ(model_parallel_bytes(std::vector<int64_t>{2, 5, 7}, 10, 3, 4),
                    2.0 / 3 * 40 * 22);
   EXPECT_DOUBLE_EQ(batch_parallel_bytes(std::vector<int64_t>{2, 5, 7}, 3, 4),

@@ -1,5 +1,5 @@
-// Tests residual states of GPT-2 with 1.5 B parameters against Rajbhandari et al., 2020, section
-// 3.2.
+// Tests the residual states of GPT-2 with 1.5 B parameters against Rajbhandari et al., 2020,
+// section 3.2.
 #include "training/planner/model_memory.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Tests sizes of models: published counts, those of our own models, and files.
+// Tests numbers of parameters and operations against published counts and against our own models,
+// and reads files of models.
 #include "training/planner/model_shape.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(ModelShape, HasTheParametersThatItsAuthorsCount) {
+TEST(ModelShape, HasThePublishedNumberOfParameters) {
   const auto count = [](const char* name) { return parameters(load_model_shape(name)); };
   EXPECT_EQ(count("gpt2"), 124'439'808);
   EXPECT_EQ(count("gpt2-xl"), 1'557'611'200);
@@ -34,7 +35,7 @@ TEST(ModelShape, HasTheParametersThatItsAuthorsCount) {
               0.3e9);
 }
 
-// 72 s L h^2 (1 + s / 6h + V / 12 L h) for a sequence.
+// A sequence takes 72 s L h^2 (1 + s / 6h + V / 12 L h) operations.
 TEST(ModelShape, HasTheOperationsOfTheFormula) {
   const ModelShape m = load_model_shape("megatron-145.6b");
   const double s = 2048, L = 80, h = 12288, V = 51200;
@@ -51,8 +52,8 @@ class ModelFile : public ::testing::Test {
   }
 };
 
-// Shapes for planning agree with the models that are trained.
-TEST_F(ModelFile, OurFileHasTheParametersOfTheModelThatIsMade) {
+// The shapes used for planning must agree with the models that are trained.
+TEST_F(ModelFile, AFileHasTheParametersOfItsModel) {
   for (const Json& model : {Json({{"kind", "gpt2"},
                                   {"layers", 3},
                                   {"width", 48},
@@ -114,7 +115,7 @@ std::string refusal(const std::string& name) {
   return "";
 }
 
-TEST_F(ModelFile, ReportsWhatIsWrong) {
+TEST_F(ModelFile, NamesTheError) {
   EXPECT_THAT(refusal("llama3-80b"), HasSubstr("did you mean llama3-8"));
   EXPECT_THAT(refusal(write({{"model_type", "llama"}})), HasSubstr("num_hidden_layers"));
   EXPECT_THAT(refusal(write({{"num_hidden_layers", 0},

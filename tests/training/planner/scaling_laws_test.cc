@@ -1,4 +1,5 @@
-// Tests models for a budget: a published table, and a law recovered from its own losses.
+// Tests optimal models for a budget against a published table, and the fit of a law to losses that
+// were computed from it.
 #include "training/planner/scaling_laws.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +16,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// C = 4.3e23: G, N and D (1e9) by each approach, as in "are we optimal?".
+// For C = 4.3e23, each row has G, N and D (N and D in 1e9) as found by one approach. The table is
+// that of the course "are we optimal?".
 TEST(ScalingLaws, GiveTheCoursesTable) {
   constexpr std::array<std::array<double, 3>, 7> kTable = {{{1.3447, 28.2, 2540.6},
                                                             {0.9846, 263.6, 271.9},
@@ -34,7 +36,7 @@ TEST(ScalingLaws, GiveTheCoursesTable) {
   }
 }
 
-// No other division of the operations has a smaller loss.
+// No other division of the operations into parameters and tokens has a smaller loss.
 TEST(ScalingLaws, OptimaAreOptimal) {
   for (const ScalingLaw& law : chinchilla()) {
     const double C = 1e21;
@@ -46,7 +48,7 @@ TEST(ScalingLaws, OptimaAreOptimal) {
   }
 }
 
-TEST(ScalingLaws, KaplanLawsMatchThePublished) {
+TEST(ScalingLaws, KaplanLawsMatchThePublishedOnes) {
   const Optimum one = kaplan(kPetaFlopDay);
   EXPECT_DOUBLE_EQ(one.parameters, 1.3e9);
   EXPECT_DOUBLE_EQ(one.tokens, 2e10);
@@ -79,7 +81,7 @@ std::string error_of(const Run& run) {
   return "";
 }
 
-TEST(ScalingLaws, RefuseTablesThatFixNothing) {
+TEST(ScalingLaws, RefuseTablesThatDoNotDetermineALaw) {
   EXPECT_THAT(error_of([] { read_scaling_runs("N,D\n1,2\n", "t"); }), HasSubstr("no column 'L'"));
   EXPECT_THAT(error_of([] { read_scaling_runs("N,D,L\n1,2,x\n", "t"); }), HasSubstr("line 2: 'x'"));
   EXPECT_THAT(error_of([] { read_scaling_runs("", "t"); }), HasSubstr("empty"));

@@ -1,5 +1,5 @@
-// Tests the search for layouts: it finds the best of all valid ones, compared with exhaustive
-// search.
+// Tests the search for layouts against an exhaustive search: it must find the best of all valid
+// layouts.
 #include "training/planner/search.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ Job job_on(const std::string& cluster, const std::string& model, int64_t batch, 
   return job;
 }
 
-// Returns the best layout among all values of all axes, except forbidden combinations.
+// Tries all values of all axes, except forbidden combinations. Returns the best layout.
 PlannedLayout exhaustive(const Job& job, double memory) {
   PlannedLayout best;
   const int ranks = job.cluster.ranks();
@@ -65,7 +65,7 @@ PlannedLayout exhaustive(const Job& job, double memory) {
   return best;
 }
 
-TEST(Search, FindsTheBestOfAll) {
+TEST(Search, FindsTheBestOfAllLayouts) {
   for (const Job& job : {job_on("8xH100, NVLink 450", "llama3-8b", 32, 4096),
                          job_on("4xA100 x 3, NVLink 300, IB 4x25", "gpt2-xl", 24, 1024),
                          job_on("8xH100, NVLink 450", "mixtral-8x7b", 16, 2048),
@@ -83,7 +83,7 @@ TEST(Search, FindsTheBestOfAll) {
   }
 }
 
-TEST(Search, KeepsWhatIsWished) {
+TEST(Search, KeepsTheGivenValues) {
   const Job job = job_on("dgx-h100:4", "llama3-8b", 64, 4096);
   Constraints constraints;
   constraints.tensor = 4;
@@ -108,7 +108,7 @@ TEST(Search, KeepsWhatIsWished) {
   }
 }
 
-TEST(Search, NamesTheSmallestWhereNothingFits) {
+TEST(Search, NamesTheSmallestIfNothingFits) {
   const Job job = job_on("dgx-a100", "megatron-1008b", 8, 2048);
   const Plans plans = search(job, {}, {}, 5);
   EXPECT_EQ(plans.fitting, 0u);
@@ -118,8 +118,8 @@ TEST(Search, NamesTheSmallestWhereNothingFits) {
   }
 }
 
-// Tensor parallelism stays inside a host, and data parallelism gets the rest (Narayanan et al.,
-// 2021, table 1).
+// In the paper (Narayanan et al., 2021, table 1), tensor parallelism stays inside a host, and data
+// parallelism uses the remaining ranks.
 TEST(Search, PicksThePapersShapeForWeakScaling) {
   struct Row {
     const char* model;
@@ -166,7 +166,7 @@ TEST(Search, LargeModelOnManyProcessorsIsSearchedCompletely) {
   EXPECT_EQ(plans.layouts.size(), 10u);
 }
 
-TEST(Search, CommandsAreOfWhatWeTrain) {
+TEST(Search, CommandsNameOurModels) {
   const Job llama = job_on("8xH100, NVLink 450", "llama3-8b", 32, 4096);
   const Layout layout{.data = 2, .tensor = 4, .sequence_parallel = true, .micro_batch = 2};
   const std::string command = train_command(llama, layout);

@@ -1,6 +1,6 @@
-// Tests that a setting is the same in each way of giving it: in a configuration file, by --set, as
-// an option, and as a value in C++ (checked only by the table of settings). A value refused in one
-// way is refused in all.
+// Tests that a setting has the same result however it is given: in a configuration file, by --set,
+// or as an option. A value that one of them refuses must be refused by all. Values set in C++ are
+// checked only against the table of settings.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Outcome of one way: the setting's value afterwards, or the error.
+// The outcome of giving a setting in one way: its value afterwards, or the error.
 struct Outcome {
   std::string way;
   std::optional<std::string> error;
@@ -37,7 +37,7 @@ Outcome outcome_of(const std::string& way, const std::string& key, Read read) {
   }
 }
 
-// A configuration with this setting in addition to `others`.
+// Returns `others` with this setting added.
 Json with(const Json& others, const std::string& key, const Json& value) {
   Json all = others;
   set_member(all, key, value);
@@ -52,7 +52,7 @@ std::string words_of(const Json& value) {
   return text;
 }
 
-// The field's first option; nullopt if there is no option for the value.
+// Returns the command-line words for this value; null if no option can set it.
 std::optional<std::vector<std::string>> option_of(const Field& field, const Json& value) {
   const Field::Traits& traits = field.traits();
   if (traits.flags.empty()) return std::nullopt;
@@ -82,7 +82,8 @@ std::vector<Outcome> in_all_ways(const Field& field, const Json& value, const Js
   return outcomes;
 }
 
-// Non-default values of the field's type, and some that no field of the type accepts.
+// Returns values of the field's type other than the default, and some that no field of this type
+// accepts.
 std::vector<Json> samples_of(const Field& field) {
   switch (field.type()) {
     case Field::Type::truth:
@@ -114,7 +115,7 @@ void expect_alike(const Field& field, const Json& value, const Json& others) {
         << outcome.way << ": " << outcome.error.value_or("taken") << "\n"
         << outcomes[0].way << ": " << outcomes[0].error.value_or("taken");
     EXPECT_EQ(outcome.value, outcomes[0].value) << outcome.way;
-    // The error contains the setting's name as users know it.
+    // The error must contain a name of the setting that users know.
     if (outcome.error) {
       const std::string last = field.key().substr(field.key().rfind('.') + 1);
       EXPECT_THAT(*outcome.error, ::testing::AnyOf(HasSubstr(last), HasSubstr(field.short_name()),
@@ -124,7 +125,7 @@ void expect_alike(const Field& field, const Json& value, const Json& others) {
   }
 }
 
-// Configurations with prerequisites of some settings: a directory, a schedule, a precision.
+// Configurations that some settings presuppose: a directory, a schedule, a precision.
 const std::vector<Json>& bases() {
   static const std::vector<Json> all = {
       Json{{"data", {{"files", {"t.txt"}}}}},
@@ -139,7 +140,7 @@ const std::vector<Json>& bases() {
   return all;
 }
 
-TEST(Ways, TheBasesAreTaken) {
+TEST(Ways, TheBasesAreAccepted) {
   for (const Json& base : bases()) EXPECT_NO_THROW((void)parse_run_options({}, base));
 }
 
@@ -150,19 +151,20 @@ TEST(Ways, EverySettingIsTheSameInAFileInSetAndAsAnOption) {
   ASSERT_GT(schema.fields().size(), 45u);
   for (const Json& base : bases()) {
     for (const Field& field : schema.fields()) {
-      // Only a run's own configuration contains the number of samples; users give the settings that
+      // Users do not give the number of samples, but settings that determine it. Only the
+      // configuration that a run saves contains it.
       // determine it.
       if (field.key() == "training.samples") continue;
       for (const Json& value : samples_of(field)) {
-        if (value == field.get()) continue;  // a file may set the present value
+        if (value == field.get()) continue;  // a file may set a setting to its present value
         expect_alike(field, value, base);
       }
     }
   }
 }
 
-// The limits are the table's: C++ callers read them from there.
-TEST(Ways, TheTableRefusesWhatAFileCannotSay) {
+// The limits are those in the table, from which callers in C++ read them.
+TEST(Ways, TheTableRefusesValuesThatFilesCannotHave) {
   RunOptions options;
   Schema schema;
   describe(schema, options);

@@ -1,5 +1,5 @@
-// Tests simulated training steps: pipelines and sums of gradients against times computed by hand,
-// separately and on shared links.
+// Tests simulated training steps against times computed by hand: pipelines and sums of gradients,
+// each alone and on shared links.
 #include "training/simulate/step.h"
 
 #include <gmock/gmock.h>
@@ -41,7 +41,7 @@ pipeline::Plan plan_of(const Case& c) {
   return plan;
 }
 
-// Backwards take kBackward, half of it for weights.
+// Returns work whose backward passes take kBackward, half of it for weights.
 StepWork work(double activation_bytes, double gradient_bytes = 0, double bucket_bytes = 1e12) {
   return {.costs = {.forward = {kForward},
                     .backward_input = {kBackward / 2},
@@ -66,15 +66,15 @@ SimulatedStep play(const Case& c) {
   return simulate_step(schedule_of(c, network), network, {});
 }
 
-// 2 (alpha (p - 1) + beta n (p - 1) / p) on links of 10 GB/s; a path over a switch has two links of
-// 1 us.
+// Returns the time of an all-reduce over a ring, 2 (alpha (p - 1) + beta n (p - 1) / p). Links have
+// 10 GB/s and 1 us; a path over the switch has two links.
 constexpr double kBytesPerUs = 1e4;
 double ring_us(int ranks, double bytes) {
   return 2 * (2.0 * (ranks - 1) + bytes / kBytesPerUs * (ranks - 1) / ranks);
 }
 std::string star(int ranks) { return cat("switch:", ranks, ",bandwidth=10,latency=1us"); }
 
-// (alpha (p - 1) + beta n (p - 1) / p): a reduce_scatter, or an all_gather.
+// Returns the time of a reduce_scatter or an all_gather over a ring.
 double half_ring_us(int ranks, double bytes) { return ring_us(ranks, bytes) / 2; }
 
 SimulatedStep play_zero(int stage, double gradients, int micro_batches = 1,
@@ -91,7 +91,8 @@ SimulatedStep play_zero(int stage, double gradients, int micro_batches = 1,
                        network, {});
 }
 
-// Gathers of 0.2 MB take less than a forward, those of 8 MB more than a forward and a backward.
+// Gathering 0.2 MB takes less time than a forward; gathering 8 MB takes more than a forward and a
+// backward.
 TEST(Step, ZeroGathersParametersBeforeTheFirstForward) {
   for (const double gradients : {2e5, 8e6}) {
     const double half = half_ring_us(4, gradients);
@@ -113,7 +114,7 @@ TEST(Step, Zero3GathersParametersBeforeEachForwardAndBackward) {
   const double many = half_ring_us(4, 8e6);
   ASSERT_GT(many, kForward + kBackward);
   EXPECT_NEAR(play_zero(3, 8e6).network.time_us, many + many + kBackward + many, 1e-6);
-  // Four gathers for two micro-batches: the third begins when the first forward has ended.
+  // There are four gathers for two micro-batches. The third one begins after the first forward.
   EXPECT_NEAR(play_zero(3, 8e6, 2).network.time_us, 4 * many + kBackward + many, 1e-6);
   EXPECT_EQ(play_zero(3, 8e6, 2).network.messages - play_zero(2, 8e6, 2).network.messages,
             3 * 4 * 3);
@@ -165,7 +166,7 @@ TEST(Step, OneRankOnlyComputes) {
   EXPECT_EQ(step.network.messages, 0);
 }
 
-// (p - 1) (F + B).
+// The idle time of each rank is (p - 1) (F + B).
 TEST(Step, BubblesOfGPipeAnd1F1BAreThoseOfTheirFormula) {
   for (const char* schedule : {"gpipe", "1f1b"}) {
     for (const int stages : {2, 4, 8}) {
@@ -182,9 +183,9 @@ TEST(Step, BubblesOfGPipeAnd1F1BAreThoseOfTheirFormula) {
   }
 }
 
-// Step times equal the figures of `tutti pipeline` for the same costs: for all schedules with
-// flushes if messages take no time, and also with messages that take time if no link is shared.
-TEST(Step, PipelinesTakeWhatTheirOwnSimulatorSays) {
+// Step times equal those of `tutti pipeline` for the same costs: for all schedules with flushes if
+// messages take no time, and also if messages take time but share no link.
+TEST(Step, PipelinesTakeTheTimesOfTheirOwnSimulator) {
   for (const pipeline::ScheduleKind& kind : pipeline::all_schedules()) {
     if (kind.updates != pipeline::Updates::flushed) continue;
     for (const double latency : {0.0, 7.0}) {
@@ -217,16 +218,17 @@ TEST(Step, ActivationsAndTheirGradientsAreWaitedFor) {
   EXPECT_EQ(step.network.messages, 2);
 }
 
-// Messages from one rank to another are serialized, 100 us each, with a latency of 2 us.
-// Activations arrive after 102, 202 and 302 us; backwards of 10 us end after 312, 322 and 332;
-// gradients arrive after 414, 514 and 614.
+// Messages from rank 0 to rank 1 are sent one after another, 100 us each, with a latency of 2 us.
+// Activations arrive after 102, 202 and 302 us. Backwards on rank 1 take 10 us and end after 312,
+// 322 and 332 us. Gradients arrive after 414, 514 and 614 us.
 TEST(Step, MessagesOverOneBoundaryQueue) {
   Case c{.network = star(2), .schedule = "gpipe", .shape = {2, 3}, .work = work(1e6)};
   c.work.costs = {.forward = {0}, .backward_input = {0}, .backward_weight = {10}};
   EXPECT_NEAR(play(c).network.time_us, 624, 1e-9);
 }
 
-// Four ranks; a bucket's sum takes less, or more, than the half of backward that can hide it.
+// There are four ranks. The sum of a bucket takes less or more time than the half of backward
+// during which it can be hidden.
 TEST(Step, BucketsAreSummedDuringBackward) {
   const auto exposed = [&](double gradients, int buckets) {
     return play({.network = star(4),
@@ -244,7 +246,7 @@ TEST(Step, BucketsAreSummedDuringBackward) {
 }
 
 TEST(Step, TheLastBucketOfAChunkMayBeSmaller) {
-  // The buckets have 1 MB, 1 MB and 0.5 MB. The first one is ready after two fifths of the
+  // The buckets have 1 MB, 1 MB and 0.5 MB. The first one is complete after two fifths of the
   // backward.
   const SimulatedStep step =
       play({.network = star(2), .shape = {1, 1}, .work = work(0, 2.5e6, 1e6)});
@@ -254,8 +256,8 @@ TEST(Step, TheLastBucketOfAChunkMayBeSmaller) {
   EXPECT_EQ(step.network.messages, 3 * 4);
 }
 
-// With a split backward, gradients are computed in its part for weights.
-TEST(Step, WeightsOfASplitBackwardMakeTheBuckets) {
+// If backward is split, its part for weights computes the gradients.
+TEST(Step, BackwardWeightFillsTheBuckets) {
   Case c{.network = star(8), .schedule = "zb-h1", .shape = {4, 8}, .work = work(0, 4e5, 2e5)};
   const SimulatedStep step = play(c);
   EXPECT_GE(step.exposed_us, ring_us(2, 2e5) - 1e-9);
@@ -263,7 +265,8 @@ TEST(Step, WeightsOfASplitBackwardMakeTheBuckets) {
       << "messages of two pipelines, and of two buckets on eight ranks";
 }
 
-// Chimera's stages have the chunks of two directions, which four ranks sum: two of each.
+// A stage of Chimera has the chunks of both directions. Each chunk is summed over four ranks: two
+// data ranks on each of two stages.
 TEST(Step, ChimerasPairsSumTogether) {
   Case c{.network = star(8), .schedule = "chimera", .shape = {4, 4}, .work = work(0, 4e5)};
   const SimulatedStep with = play(c);
@@ -273,7 +276,7 @@ TEST(Step, ChimerasPairsSumTogether) {
       << "two chunks on each rank, each one bucket, in a ring of four";
 }
 
-// Two data x two pipeline ranks below two switches, each stage spanning both:
+// Two data x two pipeline ranks are below two switches. Each stage has a rank below each switch:
 //
 //   0 ──┐             ┌── 1      activations and their gradients stay below a switch,
 //       a ─────────── b          sums cross the one link between the two
@@ -294,7 +297,7 @@ double time_on_links_of_their_own(Case c) {
   return play(c).network.time_us;
 }
 
-// Both sums begin after 10 us. On separate links, a sum takes two messages of 400 us in each
+// Both sums begin after 10 us. On separate links, a sum would take two messages of 400 us in each
 // direction.
 TEST(Step, SumsOfTwoStagesShareALink) {
   const Case c = on_two_switches(0);
@@ -302,17 +305,18 @@ TEST(Step, SumsOfTwoStagesShareALink) {
   EXPECT_NEAR(time_on_two_switches(c), 10 + 4 * 400, 1e-9);
 }
 
-// The terms are 400 us for the activations; 10 for the second stage's backward; 800 for the
-// gradients of the activations, which share a rank's link with the first message of the second
-// stage's sum; 800 for that sum's second message, which shares the link between the switches with
-// the first message of the first stage's sum; and 400 for the last message.
+// The terms are, one after another: 400 us for the activations; 10 us for the backward of the
+// second stage; 800 us for the gradients of the activations, which share a rank's link with the
+// first message of the second stage's sum; 800 us for the second message of this sum, which shares
+// the link between the switches with the first message of the first stage's sum; and 400 us for the
+// last message.
 TEST(Step, MessagesOfThePipelineShareLinksWithSums) {
   const Case c = on_two_switches(4e6);
   EXPECT_NEAR(time_on_links_of_their_own(c), 400 + 10 + 400 + 2 * 400, 1e-9);
   EXPECT_NEAR(time_on_two_switches(c), 400 + 10 + 800 + 800 + 400, 1e-9);
 }
 
-// Tensor sums use rings.
+// Adds sums over tensor ranks, which use rings.
 StepWork with_tensor(StepWork work, int ranks, int blocks, bool shares_rows = false) {
   work.tensor = {
       .ranks = ranks,
@@ -325,8 +329,8 @@ StepWork with_tensor(StepWork work, int ranks, int blocks, bool shares_rows = fa
   return work;
 }
 
-// Each block waits twice in forward and twice in backward, as in Megatron. With shared rows, the
-// two halves of these sums together take as long and carry as many bytes.
+// As in Megatron, each block waits for two sums in forward and two in backward. If rows are shared,
+// a sum is replaced by its two halves, which together take as long and carry as many bytes.
 TEST(Step, TensorRanksWaitForTheSumsOfEachBlock) {
   const double bytes = 4e6;
   const int micro_batches = 3;
@@ -350,7 +354,8 @@ TEST(Step, TensorRanksWaitForTheSumsOfEachBlock) {
   }
 }
 
-// A processor's time for sending counts as exposed communication, not as bubble.
+// The time that a processor takes to send messages counts as exposed communication, not as a
+// bubble.
 TEST(Step, OverheadOfMessagesIsExposed) {
   const Case c{.network = star(4), .shape = {1, 2}, .work = with_tensor(work(1e6), 4, 1)};
   Network network(parse_structure(c.network, {}));
@@ -360,7 +365,8 @@ TEST(Step, OverheadOfMessagesIsExposed) {
   EXPECT_GT(step.exposed_us, 2 * 4 * ring_us(4, 1e6));
 }
 
-// Each tensor rank sends its part to its counterpart; the receivers gather what they need whole.
+// Each tensor rank sends its part of the activations to the rank of the next stage with the same
+// place. The receivers then gather all parts.
 TEST(Step, TensorRanksSendPartsOverABoundary) {
   const double bytes = 8e6;
   const double part = 1 + bytes / 4 / kBytesPerUs;  // time on a separate link to the next stage
@@ -378,7 +384,7 @@ TEST(Step, TensorRanksSendPartsOverABoundary) {
   EXPECT_NEAR(time(false), compute + sums + 2 * (part + gather), 1e-6);
 }
 
-// With a split backward, tensor ranks sum only in its part for inputs.
+// If backward is split, tensor ranks sum only in its part for inputs.
 TEST(Step, TensorRanksDoNotSumGradientsOfWeights) {
   const auto messages = [](const char* schedule) {
     return play({.network = star(8),
@@ -390,8 +396,8 @@ TEST(Step, TensorRanksDoNotSumGradientsOfWeights) {
   EXPECT_EQ(messages("zb-h1"), messages("1f1b"));
 }
 
-// The ranks with the same place on the tensor axis sum their gradients.
-TEST(Step, TensorRanksSumTheirPartsOfGradientsByPlace) {
+// Gradients are summed over the ranks that have the same place on the tensor axis.
+TEST(Step, RanksWithTheSameTensorPlaceSumTheirGradients) {
   const pipeline::Plan plan = plan_of({.shape = {2, 2}});
   EXPECT_THAT(ranks_that_sum(plan, 2, 2), ElementsAre(ElementsAre(0, 2), ElementsAre(1, 3),
                                                       ElementsAre(4, 6), ElementsAre(5, 7)));
@@ -421,7 +427,7 @@ TEST(Step, RanksSimulatedAsOneTakeTheSameTimeAsEachOfThem) {
   }
 }
 
-TEST(Step, ALateRankIsWaitedFor) {
+TEST(Step, OtherRanksWaitForALateRank) {
   Network network(parse_structure(star(4), {}));
   const Case c{.shape = {2, 2}, .work = work(1e5, 1e6)};
   const StepSchedule schedule = schedule_of(c, network);
@@ -443,7 +449,7 @@ std::string error_of(const Run& run, ErrorCode code) {
   return "";
 }
 
-TEST(Step, ReportsWhatItCannotSimulate) {
+TEST(Step, NamesUnsupportedCases) {
   const auto what = [](const Case& c, ErrorCode code = ErrorCode::invalid_argument,
                        int64_t most_steps = 1'000'000) {
     Network network(parse_structure(c.network, {}));
@@ -466,7 +472,7 @@ TEST(Step, ReportsWhatItCannotSimulate) {
               AllOf(HasSubstr("limit is 1000000 steps"), HasSubstr("larger buckets")));
 }
 
-TEST(Step, AThousandRanksAreNotMany) {
+TEST(Step, SimulatesAThousandRanks) {
   const SimulatedStep step = play({.network = "fat-tree:hosts=128,per-leaf=16,gpus=8",
                                    .shape = {8, 32},
                                    .work = work(8e6, 5e8, 25 << 20),

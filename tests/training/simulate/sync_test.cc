@@ -1,4 +1,4 @@
-// Tests synchronization of data-parallel ranks in virtual time against times computed by hand: with
+// Tests simulated synchronization of data-parallel ranks against times computed by hand: with
 // messages that take no time, and on links of a known bandwidth.
 #include "training/simulate/sync.h"
 
@@ -28,7 +28,7 @@ constexpr double kBytesPerUs = 1e4;
 constexpr int64_t kUpdates = 12;
 const std::vector<int> kWorlds = {1, 2, 3, 4, 8};
 
-// Links of 10 GB/s and 1 us; each message passes two.
+// A switch with links of 10 GB/s and 1 us. Each message passes through two links.
 std::string star(int ranks) { return cat("switch:", ranks, ",bandwidth=10,latency=1us"); }
 double message_us(double bytes) { return 2 + bytes / kBytesPerUs; }
 double ring_us(int ranks, double bytes) {
@@ -54,7 +54,8 @@ SimulatedSync play(const SyncWork& work, const SimulationOptions& options = {}) 
 
 SimulatedSync play_idle(const SyncWork& work) { return play(work, {.instant_messages = true}); }
 
-// Messages take no time. Returns, by worker, the ends of its steps.
+// Simulates with messages that take no time. Returns, for each worker, the times at which its steps
+// end.
 std::vector<std::vector<double>> ends_of(const SyncWork& work) {
   Network network(parse_structure(star(work.ranks()), {}));
   const std::vector<int64_t> steps(static_cast<size_t>(work.roles().workers()), work.updates);
@@ -75,7 +76,7 @@ std::vector<std::vector<double>> ends_of(const SyncWork& work) {
   return ends;
 }
 
-// All except the last rank take kStep per step.
+// Returns slowdowns: all ranks except the last take kStep per step.
 std::vector<double> last_is_slow(int ranks, double factor = 4) {
   std::vector<double> slowdowns(static_cast<size_t>(ranks), 1);
   slowdowns.back() = factor;
@@ -99,8 +100,8 @@ TEST(Sync, AnApartServerComputesNothing) {
   EXPECT_EQ(played.waiting.size(), 3u);
 }
 
-// A worker begins clock c + 1 once all have sent clock c - B.
-TEST(Sync, WorkersAreAheadByTheBound) {
+// A worker begins clock c + 1 after all workers have sent clock c - B, where B is the bound.
+TEST(Sync, WorkersAreAheadByAtMostTheBound) {
   const std::vector<double> slowdowns = {1, 4, 2.5, 1.5};
   for (const int64_t bound : {0, 1, 3, 20}) {
     const SyncWork work = work_of(cat("ssp:", bound), slowdowns);
@@ -124,7 +125,8 @@ TEST(Sync, WorkersAreAheadByTheBound) {
   }
 }
 
-// By hand: the time at which the workers, one part after another each, have completed `all` parts.
+// Computes by hand the time at which the workers have completed `all` parts, if each works without
+// waiting.
 double time_of_parts(const std::vector<double>& step_us, int64_t all) {
   std::vector<double> times;
   for (const double us : step_us) {
@@ -147,7 +149,8 @@ TEST(Sync, AsynchronousWorkersWaitForNobody) {
   }
 }
 
-// Messages take longer than computation, so all workers complete about equally many parts.
+// Messages take longer than computation, so that all workers complete nearly the same number of
+// parts.
 TEST(Sync, ASlowNetworkMakesAsynchronousWorkersAlike) {
   const SimulatedSync played = play(work_of("async:1", {1, 1, 1, 20, 1}, kUpdates, 1e9));
   EXPECT_EQ(std::accumulate(played.steps.begin(), played.steps.end(), int64_t{0}), kUpdates * 4);
@@ -160,20 +163,20 @@ TEST(Sync, LocalRanksWaitEachKUpdates) {
   EXPECT_THAT(ends[0], ElementsAre(kStep, 2 * kStep, round, round + kStep, round + 2 * kStep,
                                    2 * round, 2 * round + kStep));
   EXPECT_EQ(ends_of(work_of("diloco:3", last_is_slow(4), 7)), ends);
-  // The first two steps all-reduce gradients; averages follow.
+  // The first two steps all-reduce gradients. Later, values are averaged every three updates.
   EXPECT_THAT(ends_of(work_of("post-local:3@2", last_is_slow(4), 5))[0],
               ElementsAre(4 * kStep, 8 * kStep, 9 * kStep, 10 * kStep, 5 * 4 * kStep));
 }
 
-// Two fragments every four updates, each used one update after it was sent.
-TEST(Sync, AFragmentIsWaitedForWhenItIsUsed) {
+// Two fragments are sent every four updates. Each is used one update after it was sent.
+TEST(Sync, WaitsForAFragmentWhenItIsUsed) {
   const double fast = kStep, slow = 4 * kStep;
   const auto ends = ends_of(work_of("diloco:4,2,1", last_is_slow(2), 6));
   EXPECT_THAT(ends[0],
               ElementsAre(fast, 2 * fast, 2 * slow, 2 * slow + fast, 4 * slow, 4 * slow + fast));
 }
 
-// Rank 0 is slow. A rank at distance d in the ring is late from its d-th update on.
+// Rank 0 is slow. A rank at distance d from it in the ring is late from its d-th update on.
 TEST(Sync, GossipSpreadsADelayOverTheRing) {
   for (const int ranks : kWorlds) {
     std::vector<double> slowdowns(static_cast<size_t>(ranks), 1);
@@ -208,7 +211,7 @@ TEST(Sync, ShardsAndValuesCrossALinkInTwoWays) {
   }
 }
 
-TEST(Sync, SumsAreThoseOfTheAlgorithm) {
+TEST(Sync, SumsTakeTheTimesOfTheAlgorithm) {
   for (const int ranks : kWorlds) {
     const std::vector<double> alike(static_cast<size_t>(ranks), 1);
     const double sum = ranks == 1 ? 0 : ring_us(ranks, kBytes);
@@ -240,8 +243,9 @@ TEST(Sync, PeersGetAllValues) {
   }
 }
 
-// Ranks 0 and 2 ask, one at a time, ranks that answer while they compute; rank 1 is slow.
-TEST(Sync, AskersWaitForNoSlowRank) {
+// Ranks 0 and 2 send requests to one rank at a time, and the other ranks answer while they compute.
+// Rank 1 is slow.
+TEST(Sync, RequestersWaitForNoSlowRank) {
   const SyncWork work = work_of("adpsgd", {1, 4, 1, 1});
   const auto ends = ends_of(work);
   for (const size_t rank : {0, 2, 3}) EXPECT_NEAR(ends[rank].back(), kUpdates * kStep, 1e-6);
@@ -260,7 +264,7 @@ TEST(Sync, AskersWaitForNoSlowRank) {
   }
 }
 
-TEST(Sync, ARankThatFailedIsWaitedFor) {
+TEST(Sync, OtherRanksWaitForARankThatFailed) {
   for (const char* way : {"allreduce", "ps", "async", "gossip:ring"}) {
     try {
       play(work_of(way, {1, 1, 1}), {.failed_ranks = {1}});
@@ -271,7 +275,7 @@ TEST(Sync, ARankThatFailedIsWaitedFor) {
   }
 }
 
-TEST(Sync, RefusesWhatCannotBePlayed) {
+TEST(Sync, NamesUnsupportedCases) {
   const auto error = [](const SyncWork& work, int64_t most_steps = 1000) -> std::string {
     Network network(parse_structure(star(work.ranks()), {}));
     try {

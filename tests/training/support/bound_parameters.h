@@ -1,4 +1,4 @@
-// A table's parameters and gradients in host memory, and a pass to run modules in.
+// Host memory for the parameters and gradients of a table, and a pass to run modules in.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,13 @@
 
 namespace tutti::training::testing {
 
-// Points the table's views at its own memory during its lifetime.
+// While it exists, the table's views point to its memory.
 class BoundParameters {
  public:
-  // Sets each value to its initial value plus a random number in [-spread, spread), because zeros
-  // and ones hide errors. Gradients start at 0. As in training (StorageOptions::one_pass), they are
-  // in f32, or in the values' type if only one micro-batch is added to them.
+  // Adds a random number in [-spread, spread) to each initial value, because zeros and ones hide
+  // errors. Gradients start at 0. They are in f32; with `one_pass`, as in training
+  // (StorageOptions::one_pass), they are in the type of the values, because only one micro-batch is
+  // added.
   BoundParameters(ParameterTable& table, DType dtype, double spread = 0.5, bool one_pass = false);
   ~BoundParameters();
   BoundParameters(const BoundParameters&) = delete;
@@ -25,7 +26,7 @@ class BoundParameters {
   Tensor value(int index) const { return values_[static_cast<size_t>(index)]; }
   Tensor gradient(int index) const { return gradients_[static_cast<size_t>(index)]; }
   void clear_gradients();
-  // Copies the values of another binding of the same parameters, rounded to this one's type.
+  // Copies the values of another binding of the same parameters, rounded to the type of this one.
   void copy_values(const BoundParameters& other);
 
  private:

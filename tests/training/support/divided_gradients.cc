@@ -14,7 +14,7 @@
 namespace tutti::training::testing {
 namespace {
 
-// A model with its parameters in float64.
+// A model and its parameters, in float64.
 struct Bound {
   Bound(std::unique_ptr<Model> made, Mesh* mesh = nullptr, bool recomputes = false)
       : model(std::move(made)),
@@ -31,7 +31,7 @@ struct Bound {
   ModelRunner runner;
 };
 
-// Returns a slice's values from those of the whole parameter.
+// Returns the values of `slice`, copied from those of the whole parameter.
 std::vector<double> sliced(const std::vector<double>& all, const Slice& slice) {
   std::vector<double> values;
   for_each_run(slice, 0, slice.count(), [&](const Slice::Run& run, int64_t) {
@@ -48,8 +48,8 @@ void take_values(const Bound& whole, Bound& own) {
   }
 }
 
-// Returns the largest distance of a rank's gradients, summed over the ranks that have parts of
-// them, from the whole model's.
+// Sums this rank's gradients over the ranks that have parts of them. Returns the largest distance
+// from the gradients of the whole model.
 double distance_of_gradients(const Bound& whole, const Bound& own, Mesh& mesh) {
   double largest = 0;
   for (int index = 0; index < own.parameters.size(); ++index) {
@@ -92,7 +92,7 @@ void check_divided_gradients(int ranks,
     const PassResult found = own.runner.train(again, {0.5}, own.hooks);
     EXPECT_NEAR(found.loss_sum, expected.loss_sum, 1e-12 * expected.loss_sum);
     EXPECT_EQ(found.correct, expected.correct);
-    own.runner.train(weightless, {0.5}, own.hooks);  // adds nothing
+    own.runner.train(weightless, {0.5}, own.hooks);  // a micro-batch of weight 0 adds nothing
     EXPECT_LT(distance_of_gradients(whole, own, mesh), 1e-12);
     const MicroBatch unknown{.samples = batch.samples, .features = images.features};
     const std::vector<double> logits = doubles(own.runner.predict(unknown, own.hooks));

@@ -1,5 +1,5 @@
-// Compares the gradients of a model whose layers are divided over tensor ranks with those of the
-// undivided one, in float64.
+// Compares gradients, in float64: those of a model whose layers are divided over tensor ranks with
+// those of the same model on one rank.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tutti::training::testing {
 
-// Images of noise, of which the second one is ignored.
+// Images of noise. The target of the second image is ignored.
 struct RandomImages {
   std::vector<float> features;
   std::vector<int32_t> targets;
@@ -23,8 +23,8 @@ struct RandomImages {
 };
 RandomImages random_images(int64_t size, int64_t classes, int64_t samples);
 
-// Expects losses, gradients and predictions on `ranks` tensor ranks to equal those of one rank's
-// model, also after a micro-batch of weight 0.
+// Expects losses, gradients and predictions on `ranks` tensor ranks to equal those of the model on
+// one rank, also after a micro-batch of weight 0.
 void check_divided_gradients(int ranks,
                              const std::function<std::unique_ptr<Model>(const MeshPlace&)>& make,
                              const RandomImages& images, bool recomputes);

@@ -17,11 +17,12 @@ struct Page {
   std::byte bytes[4096];
 };
 
-constexpr size_t kPages = size_t{1} << 28;  // address range in pages, each used only once
+// Size of the address range in pages; each page is used at most once.
+constexpr size_t kPages = size_t{1} << 28;
 constexpr auto kPattern = std::byte{0xa5};
 
 struct Block {
-  std::byte* start = nullptr;  // null: there is none
+  std::byte* start = nullptr;  // null: no block
   std::byte* end = nullptr;
   Page* first = nullptr;
   size_t pages = 0;
@@ -34,7 +35,7 @@ struct Block {
   }
 };
 
-// Code here must not allocate memory.
+// Code in this file must not allocate memory.
 template <typename T>
 T* reserve(int protection) {
   void* const start = ::mmap(nullptr, kPages * sizeof(T), protection,
@@ -45,9 +46,10 @@ T* reserve(int protection) {
 
 struct Region {
   Page* const pages = reserve<Page>(PROT_NONE);
-  Block* const blocks = reserve<Block>(PROT_READ | PROT_WRITE);  // by the page of their start
+  // Indexed by the page where the block starts.
+  Block* const blocks = reserve<Block>(PROT_READ | PROT_WRITE);
   std::atomic<size_t> taken = 0;
-  std::atomic<int64_t> damaged = 0;  // damaged allocations among freed ones
+  std::atomic<int64_t> damaged = 0;  // number of freed blocks that were damaged
 };
 
 Region& region() {
@@ -62,7 +64,7 @@ void* allocate(size_t alignment, size_t size) {
   const size_t unit = std::max(alignment, sizeof(Page));
   const size_t bytes = rounded_up(std::max<size_t>(size, 1), unit);
   const size_t pages = bytes / sizeof(Page);
-  // Includes the guard page, and the space skipped for the first block's alignment.
+  // Also takes the guard page, and the space that is skipped to align the first block.
   const size_t taken = all.taken.fetch_add(pages + 1 + unit / sizeof(Page));
   const size_t first = rounded_up(taken, unit / sizeof(Page));
   if (first + pages >= kPages) return nullptr;
@@ -74,13 +76,13 @@ void* allocate(size_t alignment, size_t size) {
   return start;
 }
 
-// Returns false for memory of another origin.
+// Returns false if the memory was not allocated here.
 bool release(void* at) {
   Region& all = region();
   auto* const start = static_cast<std::byte*>(at);
   if (start < all.pages->bytes || start >= all.pages[kPages].bytes) return false;
   Block& block = all.blocks[(start - all.pages->bytes) / sizeof(Page)];
-  if (block.start != start) std::abort();  // freed twice, or never allocated here
+  if (block.start != start) std::abort();  // freed twice, or not the start of a block
   if (!block.surroundings_hold()) ++all.damaged;
   const size_t bytes = block.pages * sizeof(Page);
   ::madvise(block.first, bytes, MADV_DONTNEED);
@@ -101,7 +103,7 @@ int64_t damaged_blocks() {
 
 }  // namespace tutti::training::testing
 
-// Replaces the C library's function.
+// Replace the functions of the C library.
 extern "C" int posix_memalign(void** memory, size_t alignment, size_t size) noexcept {
   *memory = tutti::training::testing::allocate(alignment, size);
   return *memory == nullptr ? ENOMEM : 0;

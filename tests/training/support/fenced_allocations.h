@@ -1,10 +1,10 @@
-// Guarded memory in programs that link this: everything from posix_memalign(), by which oneDNN
-// allocates, cannot be written beyond its end. Sanitizers do not see what code generated at run
-// time does; the processor does.
+// Detects writes beyond memory blocks in programs that link this. It replaces posix_memalign(),
+// which oneDNN uses: a guard page follows each block, so the processor stops a write beyond it.
+// Sanitizers do not see such writes, because oneDNN generates its code at run time.
 //
 //   |  accessible: whole pages              | guard page |
 //   | pattern |  the block        | pattern |           |
-//                                   ^ the alignment's rest
+//                                   ^ padding for the alignment
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace tutti::training::testing {
 
-// Returns the number of blocks, alive or freed, whose surroundings within their pages were written.
+// Returns the number of blocks, alive or freed, next to which the pattern was overwritten.
 int64_t damaged_blocks();
 
 }  // namespace tutti::training::testing

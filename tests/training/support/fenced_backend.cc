@@ -28,7 +28,7 @@ template <bool is_const>
 BasicQkv<is_const> on_host(const BasicQkv<is_const>& all) {
   return {on_host(all.queries), on_host(all.keys), on_host(all.values)};
 }
-// Kernels take temporaries from host memory.
+// Temporaries of kernels are in host memory.
 Arena& on_host(Arena&) {
   thread_local Arena arena;
   return arena;
@@ -38,7 +38,7 @@ const T& on_host(const T& other) {
   return other;
 }
 
-// Errors found by a kernel are reported when it is waited for.
+// Delays the errors of a kernel until the caller waits for it.
 template <typename T>
 Later<T> told_late(Later<T> found) {
   return Later<T>::when([found] {
@@ -47,7 +47,7 @@ Later<T> told_late(Later<T> found) {
   });
 }
 
-// Runs the CPU's kernel on the elements' real location.
+// Runs the CPU's kernel on the memory where the elements are.
 template <auto kernel>
 struct There;
 template <typename Result, typename... Arguments, Result (*kernel)(Arguments...)>

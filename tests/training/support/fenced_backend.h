@@ -1,5 +1,5 @@
-// A second backend whose memory only its own kernels can access, like a device's. It shows that
-// code above the kernels does not access memory.
+// A second backend, whose memory only its own kernels can access, like a device's. Tests run with
+// it to show that the code above the kernels does not access the memory.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace tutti::training::testing {
 
-// Elements are at a fixed distance from their addresses, which are inaccessible: an access kills
-// the process. The backend's kernels are the CPU's, run on the elements; errors are reported when a
-// kernel is waited for. The backend has a few gigabytes, which are never released.
+// The addresses of tensors are inaccessible, so that an access kills the process. The elements are
+// at a fixed distance from these addresses. The kernels are the CPU's; they report errors when the
+// caller waits for them. The backend has a few gigabytes of memory, which are never released.
 const Backend& fenced_backend();
 
 // Counts of calls in this process.

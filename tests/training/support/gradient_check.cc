@@ -11,7 +11,7 @@
 namespace tutti::training::testing {
 namespace {
 
-constexpr double kNoise = 1e-10;  // differences of doubles below this count as 0
+constexpr double kNoise = 1e-10;  // smaller differences of doubles are treated as 0
 
 double dot(ConstTensor a, ConstTensor b) {
   const std::vector<double> left = doubles(a), right = doubles(b);
@@ -21,7 +21,7 @@ double dot(ConstTensor a, ConstTensor b) {
   return sum;
 }
 
-// Fourth order: (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h
+// Returns a fourth-order difference: (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h.
 double derivative(Tensor values, int64_t row, int64_t col, const std::function<double()>& loss) {
   constexpr double kStep = 1.0 / 4096;
   const double value = get(values, row, col);

@@ -110,7 +110,7 @@ double relative_distance(std::span<const double> a, std::span<const double> b) {
   double largest = 0;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
     const double difference = std::abs(a[i] - b[i]);
-    distance = difference <= distance ? distance : difference;  // a NaN stays
+    distance = difference <= distance ? distance : difference;  // written so that a NaN is kept
     largest = std::max(largest, std::abs(b[i]));
   }
   return distance == 0 ? 0 : distance / largest;

@@ -1,4 +1,4 @@
-// Tensors of any floating-point type in their own memory, read and written as doubles.
+// Tensors of any floating-point type that own their memory and are read and written as doubles.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 namespace tutti::training::testing {
 
 double get(ConstTensor tensor, int64_t row, int64_t col);
-// Rounds to the tensor's type.
+// Sets an element to `value`, rounded to the tensor's type.
 void set(Tensor tensor, int64_t row, int64_t col, double value);
 
-// Returns all elements by rows.
+// Returns all elements, row after row.
 std::vector<double> doubles(ConstTensor tensor);
 void assign(Tensor tensor, std::span<const double> values);
 // Sets element i to a function of (stream, i), uniform in [-limit, limit).
@@ -24,7 +24,7 @@ bool same_bits(ConstTensor a, ConstTensor b);
 class HostTensor {
  public:
   HostTensor() = default;
-  // Zeros; the distance of rows exceeds the minimum by `gap` elements, which are ones.
+  // Elements are zeros. `gap` elements, which are ones, follow each row.
   HostTensor(DType dtype, int64_t rows, int64_t cols, int64_t gap = 0);
   HostTensor(HostTensor&&) = default;
   HostTensor& operator=(HostTensor&&) = default;
@@ -42,10 +42,10 @@ class HostTensor {
 
 HostTensor random_tensor(DType dtype, int64_t rows, int64_t cols, uint64_t stream, double limit = 1,
                          int64_t gap = 0);
-// Returns the same values rounded to another type.
+// Returns `source` rounded to another type.
 HostTensor rounded_to(DType dtype, ConstTensor source);
 
-// Returns the largest |a - b| divided by the largest |b|.
+// Returns max |a[i] - b[i]| / max |b[i]|.
 double relative_distance(ConstTensor a, ConstTensor b);
 double relative_distance(std::span<const double> a, std::span<const double> b);
 

@@ -12,26 +12,26 @@
 namespace tutti::training::testing {
 
 inline constexpr uint64_t kLateSteps = 24;
-inline constexpr uint64_t kLateFlush = 8;  // steps between two meetings
+inline constexpr uint64_t kLateFlush = 8;  // steps between two synchronizations
 
-// Steps of 8 samples in micro-batches of 2, by AdamW.
+// AdamW on batches of 8 samples in micro-batches of 2.
 TrainOptions late_options(const std::string& way);
 
 struct LateRun {
-  std::vector<double> losses;  // losses, by step
+  std::vector<double> losses;  // by step
   TrainResult result;
-  std::vector<float> values;  // values that the rank owns at the end
+  std::vector<float> values;  // values that the rank owns at the end of the run
 };
 
-// Trains on this rank, where each worker is a mesh of the given shape. `before`, if given, is
-// called before the first step.
+// Runs one rank's part. Each worker is a mesh of shape `worker`. `before`, if given, is called
+// before the first step.
 LateRun train_late(const Job& job, const TrainOptions& options, const MeshShape& worker = {},
                    const std::function<void(Replica&)>& before = {});
-// Trains on ranks that are threads; returns the runs by rank. Fails the test if ranks report
-// different losses.
+// Runs all ranks as threads. Returns the runs by rank. Fails the test if ranks report different
+// losses.
 std::vector<LateRun> train_late_on(int ranks, const TrainOptions& options,
                                    const MeshShape& worker = {});
-// Returns the error of the first rank if all ranks throw; fails the test otherwise.
+// Expects all ranks to throw. Returns the text of the first rank's error.
 std::string late_refusal(int ranks, const TrainOptions& options, const MeshShape& worker = {});
 
 }  // namespace tutti::training::testing

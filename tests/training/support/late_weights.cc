@@ -11,7 +11,7 @@
 namespace tutti::training::testing {
 namespace {
 
-// Returns a row's memory as the parameter's matrix.
+// Returns the memory of a row as the matrix of the parameter.
 Tensor as_matrix(Tensor row, const ParameterSpec& spec) {
   return tensor_at(row.data, row.dtype, spec.local_rows(), row.size() / spec.local_rows());
 }
@@ -81,7 +81,7 @@ void LateTraining::take_weights(int64_t micro_batch, int64_t accumulated) {
   }
 }
 
-// Adds to the gradients; returns the sum of the losses.
+// Runs one micro-batch and adds its gradients to `gradients`. Returns the sum of its losses.
 double LateTraining::train(const MicroBatch& batch, double loss_scale, Typed& gradients) {
   const std::vector<ParameterSpec>& specs = model_.parameters().specs();
   for (int i = 0; i < std::ssize(specs); ++i) {

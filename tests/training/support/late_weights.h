@@ -1,12 +1,12 @@
-// Training with intentionally stale weights, in the simplest way: one thread, the whole model, one
-// micro-batch after another. Schedules without flushes must be equal to it.
+// Reference for schedules without flushes: training with intentionally stale weights on one thread,
+// with the whole model, one micro-batch after another. The results of the schedules must be equal.
 //
-// There are no plans, messages or released versions here: for each stage all weights since the last
-// flush are kept in a list, and a rule determines which of them a micro-batch uses.
+// There are no plans and no messages. All weights of a stage since the last flush are kept in a
+// list, and a rule returns which of them a micro-batch uses:
 //   stage s of p      weights[s] = { after 0 updates, after 1, after 2, ... }
 //   micro-batch i     forward and backward through stage s with weights[s][rule(i, s)]
-//   every a of them   gradients summed by one tree; then each stage's optimizer computes the
-//                     next weights from the newest ones
+//   every a micro-batches   gradients summed by one tree; then each stage's optimizer computes
+//                           the next weights from the newest ones
 #pragma once
 
 #include <cstddef>
@@ -21,20 +21,20 @@
 
 namespace tutti::training::testing {
 
-// Returns the number of updates of its stage since the last flush that are in the weights which
-// micro-batch i (counted from the flush) uses on stage s of p, if a micro-batches make an update.
+// Returns the number of updates since the last flush that the weights contain which micro-batch i
+// uses on stage s of p. Micro-batches are counted from the flush; a of them make an update.
 using Lateness = int64_t (*)(int64_t i, int64_t s, int64_t p, int64_t a);
 
-// PipeDream (Narayanan et al. 2019, section 3.3): forward uses the newest weights of its stage,
-// backward those of its forward. Stage s has p - 1 - s micro-batches in flight when i arrives
-// (section 3.2: the input stage admits p, each later one fewer, and each then alternates a forward
-// and a backward). It has thus completed the backwards of i - (p - 1 - s) micro-batches, and has
-// made one update for every a of these. For a = 1 these are the weights w_s^(t-p+s+1) of the
-// paper's update rule, with i = t and s counted from 0.
+// PipeDream (Narayanan et al. 2019, section 3.3): a forward uses the stage's newest weights, and
+// the backward of the same micro-batch uses the same weights. When micro-batch i arrives, stage s
+// has p - 1 - s micro-batches in flight (section 3.2: the input stage admits p, each later stage
+// one fewer, and each then alternates forward and backward). The stage has thus completed i - (p -
+// 1 - s) backwards, and has made one update for every a of them. For a = 1 these weights are
+// w_s^(t-p+s+1) in the paper's update rule, with i = t and s counted from 0.
 int64_t pipedream_lateness(int64_t i, int64_t s, int64_t p, int64_t a);
 // PipeDream-2BW (Narayanan et al. 2021, section 3.1): W(t+1) = W(t) - rate * gradient(W(t-1)), with
-// the same delay on all stages. The micro-batches of update t = i / a use W(t-1); the first ones
-// use W(0), since there is no earlier one.
+// the same delay on all stages. The micro-batches of update t = i / a use W(t-1). Those of update 0
+// use W(0), because there are no earlier weights.
 int64_t double_buffered_lateness(int64_t i, int64_t s, int64_t p, int64_t a);
 
 struct LateOptions {
@@ -46,10 +46,11 @@ struct LateOptions {
   uint64_t dropout_seed = 0;  // seed of dropout
 };
 
-// An update's micro-batches by data-parallel row. A row may have fewer than the others.
+// The micro-batches of one update, indexed by data-parallel row. A row may have fewer than the
+// others.
 struct LateBatches {
   std::vector<std::vector<MicroBatch>> rows;
-  int64_t targets = 0;  // targets of all rows: the loss is their mean
+  int64_t targets = 0;  // number of targets in all rows, by which the summed loss is divided
   double learning_rate = 0;
 };
 
@@ -60,25 +61,25 @@ struct LateResult {
 
 class LateTraining {
  public:
-  // `model` must outlive it; no parameter is shared between stages.
+  // `model` must outlive this object. No parameter may be shared between stages.
   LateTraining(Model& model, const LateOptions& options);
 
-  // Runs the updates between two flushes, numbered from `first`, with `accumulated` micro-batches
-  // each; the last ones may be missing.
+  // Runs the updates between two flushes. Each has `accumulated` micro-batches; the last updates
+  // may have fewer. `first` is the number of the first update.
   std::vector<LateResult> run(std::span<const LateBatches> updates, int64_t accumulated,
                               int64_t first);
 
-  // By parameter: the updated values and the optimizer's states.
+  // Indexed by parameter: parameters() returns the updated values, states() the optimizer's states.
   const std::vector<std::vector<float>>& parameters() const { return masters_; }
   std::vector<std::vector<std::vector<float>>> states() const;
 
  private:
-  // One per parameter: weights in the model's type, or gradients in f32.
+  // Indexed by parameter: weights in the model's type, or gradients in f32.
   using Typed = std::vector<std::vector<std::byte>>;
   struct Stage {
     std::vector<int> parameters;
     std::unique_ptr<Optimizer> optimizer;
-    // By updates since the last flush. Only this stage's parameters are used.
+    // Indexed by updates since the last flush. Only this stage's parameters are used.
     std::vector<Typed> weights;
   };
 
@@ -97,7 +98,7 @@ class LateTraining {
   Arena arena_;
   std::vector<Stage> stages_;
   std::vector<std::vector<float>> masters_;  // by parameter
-  std::vector<std::vector<float>> states_;   // by state: all parameters' elements
+  std::vector<std::vector<float>> states_;   // by state: the elements of all parameters
   std::vector<int64_t> offsets_;             // by parameter: offset of its first element in a state
 };
 

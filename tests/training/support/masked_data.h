@@ -10,7 +10,7 @@
 
 namespace tutti::training::testing {
 
-// Returns how many of an example's first targets are ignored.
+// Returns the number of targets to ignore at the start of an example.
 using Ignored = int64_t (*)(uint64_t example);
 
 class MaskedData : public DataSet {

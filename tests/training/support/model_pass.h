@@ -8,9 +8,9 @@
 
 namespace tutti::training::testing {
 
-// Random tokens and targets of a language model; owns the data that the micro-batch refers to.
+// Random tokens and targets of a language model. Owns the memory to which `micro_batch` refers.
 struct TokenBatch {
-  // Sample i is a function of first_sample + i.
+  // The content of sample i is a function of first_sample + i.
   TokenBatch(int64_t samples, int64_t context, int64_t vocabulary, uint64_t first_sample = 0);
   TokenBatch(const TokenBatch&) = delete;
   TokenBatch& operator=(const TokenBatch&) = delete;
@@ -19,9 +19,10 @@ struct TokenBatch {
   MicroBatch micro_batch;
 };
 
-// Runs all units; returns the logits. The units save into the pass's arena.
+// Runs all units forward, and returns the logits. The units save tensors in the pass's arena.
 Tensor forward(Model& model, Pass& pass);
-// Runs the backward pass of this pass's forward; deferred work stays in the pass.
+// Runs the backward pass of the last forward(). Work that units defer remains in the pass, until
+// finish_weights().
 void backward(Model& model, Pass& pass);
 void finish_weights(Pass& pass);
 

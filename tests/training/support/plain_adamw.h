@@ -1,5 +1,5 @@
-// AdamW by its definition in double: Loshchilov, Hutter: Decoupled weight decay regularization,
-// 2019.
+// AdamW as defined in the paper, in double. Source: Loshchilov, Hutter: Decoupled weight decay
+// regularization, 2019.
 #pragma once
 
 #include <cmath>
@@ -14,12 +14,12 @@ struct PlainAdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double decay = 0;  // weight decay, for parameters with decay
+  double decay = 0;  // weight decay, applied only to parameters with decay
 };
 
 class PlainAdamW {
  public:
-  // Both arguments must outlive it.
+  // `table` and `parameters` must outlive this object.
   PlainAdamW(const ParameterTable& table, const BoundParameters& parameters,
              const PlainAdamWOptions& options)
       : table_(table),

@@ -1,4 +1,4 @@
-// Contents of a checkpoint.
+// Reads all tensors of a checkpoint.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace tutti::training::testing {
 
-// Returns all tensors by name: model, optimizer and running statistics.
+// Returns the tensors of the model, the optimizer and the running statistics, by name.
 inline std::map<std::string, std::vector<float>> saved_tensors(const Checkpoint& checkpoint) {
   std::map<std::string, std::vector<float>> tensors;
   for (const std::string& name : checkpoint.names()) {

@@ -11,7 +11,7 @@
 
 namespace tutti::training::testing {
 
-// Sums in rank order. Each rank has a reducer for its own thread.
+// Sums over the ranks, in rank order. Each thread uses the reducer of its own rank.
 class SharedSum {
  public:
   explicit SharedSum(int ranks) : parts_(static_cast<size_t>(ranks)), barrier_(ranks) {
@@ -33,7 +33,7 @@ class SharedSum {
       for (const std::vector<double>& part : shared_.parts_) {
         for (size_t i = 0; i < values.size(); ++i) values[i] += part[i];
       }
-      shared_.barrier_.arrive_and_wait();  // all have read
+      shared_.barrier_.arrive_and_wait();  // all ranks have read the sum
     }
 
    private:

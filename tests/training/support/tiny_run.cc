@@ -17,7 +17,7 @@
 namespace tutti::training::testing {
 namespace {
 
-// Images of noise around a grey level that identifies their class.
+// Images of noise. The mean grey level identifies the class.
 class TinyImages : public DataSet {
  public:
   explicit TinyImages(const ResNetConfig& config) : config_(config) {}
@@ -44,18 +44,19 @@ class TinyImages : public DataSet {
   ResNetConfig config_;
 };
 
-// A range of a parameter's values or state, or of a buffer, on one rank.
+// On one rank: a range of a parameter's values or states, or of a buffer.
 struct Part {
   size_t index = 0;
   size_t first = 0;
   std::vector<float> values;
 };
 
-// Observations and final state of one rank of a run.
+// Results and final state of a run on one rank.
 struct Seen {
-  Outcome same;                          // results that must be equal on all ranks
-  std::vector<std::vector<Part>> parts;  // by kind (Replica::kinds), then of buffers
-  std::vector<size_t> parameter_sizes;   // sizes of the whole parameters
+  Outcome same;  // must be equal on all ranks
+  // Indexed by kind (Replica::kinds); the last entry has the buffers.
+  std::vector<std::vector<Part>> parts;
+  std::vector<size_t> parameter_sizes;  // sizes of the whole parameters
   std::vector<size_t> buffer_sizes;
 };
 
@@ -77,7 +78,7 @@ Seen train_as_rank(const Job& job, const TinyRun& run) {
     for (const OwnedPiece& piece : replica.owned()) {
       const Tensor values = replica.values_of(piece, kind);
       std::vector<float> floats(static_cast<size_t>(values.size()));
-      if (values.dtype == DType::u8) {  // codes
+      if (values.dtype == DType::u8) {  // the values are codes
         std::ranges::copy(values.values<uint8_t>(), floats.begin());
       } else {
         convert(values, tensor_at(floats.data(), DType::f32, 1, values.size()));
@@ -105,7 +106,7 @@ Seen train_as_rank(const Job& job, const TinyRun& run) {
   return seen;
 }
 
-// Inserts `part` into the whole, or compares it with another rank's copy.
+// Copies `part` into `whole`. Returns false if another rank has put different values there before.
 bool fits(const Part& part, Whole& whole) {
   std::vector<float>& all = whole.at(part.index);
   bool same = true;
@@ -135,7 +136,7 @@ Whole put_together(const std::vector<Seen>& seen, size_t kind, const std::vector
   return whole;
 }
 
-// Returns the first difference of two lists of lists; "" if there is none.
+// Returns the index and values of the first difference between two lists of lists, or "".
 template <typename Number>
 std::string first_place(const std::vector<std::vector<Number>>& found,
                         const std::vector<std::vector<Number>>& expected) {

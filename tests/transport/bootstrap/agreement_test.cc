@@ -1,5 +1,5 @@
-// Tests agreements over a channel that loses, delays and reorders messages, among members that die:
-// thousands of runs in simulated time.
+// Tests agreements in thousands of runs in simulated time. The channel loses, delays and reorders
+// messages, and members die.
 #include "transport/bootstrap/membership/agreement.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The channels of all ranks, and the simulated clock.
+// All ranks, the channels between them, and the simulated clock.
 class World {
  public:
   struct Outcome {
@@ -52,8 +52,8 @@ class World {
                            if (error != nullptr) own.outcome.error = *error;
                          });
   }
-  // Kills a rank. Each other rank learns of the death at its own time; `certain`: it then knows
-  // that the rank has ended.
+  // Kills a rank. The other ranks are notified of the death at different times. With `certain`,
+  // they are also notified that the rank has ended.
   void kill(int rank, bool certain) {
     ranks_[static_cast<size_t>(rank)]->dead = true;
     for (int hearer = 0; hearer < size(); ++hearer) {
@@ -73,12 +73,12 @@ class World {
   }
   void cut(std::function<bool(int, int)> separated) { separated_ = std::move(separated); }
   void lose(int percent) { lost_ = percent; }
-  // Ranks with equal numbers are on one host. From now on agreements may separate hosts.
+  // Places ranks with equal numbers on one host. From now on, agreements may separate hosts.
   void live_on(std::vector<int> hosts) {
     separates_ = true;
     for (const int host : hosts) hosts_.push_back(cat("host ", host));
   }
-  // Breaks the data path; messages of agreements still arrive.
+  // Breaks the data path between two ranks. Messages of agreements still arrive.
   void break_path(int from, int to) { ranks_[static_cast<size_t>(from)]->unreached.insert(to); }
   void have_launcher() { has_launcher_ = true; }
   void run() {
@@ -175,7 +175,8 @@ TEST(Agreements, AllSurvivorsDecideAlike) {
     std::optional<Agreed> first;
     for (int rank = 0; rank < world.size(); ++rank) {
       const World::Outcome& outcome = world.outcome(rank);
-      // Decisions that dead ranks had received count as well, since they may have acted on them.
+      // Decisions that dead ranks have received count too, because these ranks may have acted on
+      // them.
       if (world.dead(rank) && !outcome.agreed) continue;
       ASSERT_TRUE(outcome.agreed) << "rank " << rank << ": "
                                   << (outcome.error ? outcome.error->what() : "still waits");
@@ -192,7 +193,7 @@ TEST(Agreements, AllSurvivorsDecideAlike) {
   }
 }
 
-// Both sides consider the other dead, and messages between them are lost.
+// Each side considers the other side dead, and messages between the sides are lost.
 TEST(Agreements, ContinueAtOneSideOfACut) {
   for (uint32_t seed = 0; seed < 500; ++seed) {
     for (const int size : {2, 3, 4, 5, 8}) {
@@ -233,9 +234,10 @@ TEST(Agreements, ContinueAtOneSideOfACut) {
   }
 }
 
-// Ranks 0 and 1 decide as the half with the first member. Then one of them is killed, which the
-// launcher reports to all, so that the other half has two of the three remaining ranks.
-TEST(Agreements, DecisionsHoldWhenSomeOfTheQuorumHaveEnded) {
+// Ranks 0 and 1 decide, because they are the half with the first member. Then one of them is
+// killed, and the launcher reports this to all ranks. Now the other half has two of the three
+// remaining ranks, but must not decide differently.
+TEST(Agreements, DecisionsHoldAfterQuorumMembersHaveEnded) {
   for (const int victim : {0, 1}) {
     for (uint32_t seed = 0; seed < 20; ++seed) {
       SCOPED_TRACE(cat("seed ", seed, ", rank ", victim, " is killed"));
@@ -251,7 +253,7 @@ TEST(Agreements, DecisionsHoldWhenSomeOfTheQuorumHaveEnded) {
         world.at(milliseconds(1000), [&, rank] { world.start(rank, 1); });
       }
       world.at(milliseconds(2000), [&] { world.kill(victim, true); });
-      // Once no rank of the first half is left, the second half may decide.
+      // When no rank of the first half is left, the second half may decide.
       world.at(milliseconds(20'000), [&] {
         for (const int rank : {2, 3}) {
           ASSERT_TRUE(world.outcome(rank).error) << "decided anew";
@@ -273,8 +275,8 @@ TEST(Agreements, DecisionsHoldWhenSomeOfTheQuorumHaveEnded) {
   }
 }
 
-// Hosts {2, 3} and {4, 5} cannot communicate, and both reach {0, 1}.
-TEST(Agreements, PartHostsThatCannotReachEachOther) {
+// The hosts {2, 3} and {4, 5} cannot communicate with each other, but both can with {0, 1}.
+TEST(Agreements, SeparateHostsThatCannotReachEachOther) {
   for (uint32_t seed = 0; seed < 50; ++seed) {
     SCOPED_TRACE(seed);
     World world(6, seed);
@@ -295,7 +297,7 @@ TEST(Agreements, PartHostsThatCannotReachEachOther) {
   }
 }
 
-TEST(Agreements, WaitForNobodyForever) {
+TEST(Agreements, DoNotWaitForever) {
   World world(3, 1);
   world.start(0, 1, milliseconds(500));
   world.start(2, 1, milliseconds(500));
@@ -328,8 +330,9 @@ TEST(Agreements, CanBeTriedAgain) {
   }
 }
 
-// Either the launcher has seen rank 0 end but reports it late, or rank 0 has not ended.
-TEST(Agreements, WaitForWordThatOthersHaveEnded) {
+// In the first case, the launcher has seen rank 0 end, but reports it late. In the second case,
+// rank 0 has not ended.
+TEST(Agreements, WaitForTheReportThatOthersHaveEnded) {
   for (const bool has_ended : {true, false}) {
     World world(2, 1);
     world.have_launcher();

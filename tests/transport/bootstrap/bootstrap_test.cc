@@ -1,4 +1,4 @@
-// Tests the rendezvous of ranks and its failures.
+// Tests how ranks meet, and how this fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -28,12 +28,12 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Timeout of a rank that must fail.
+// Timeout of ranks that are expected to fail.
 constexpr std::chrono::milliseconds kShort{200};
 
 const auto kJoin = [](const Job& job) { Control::connect(job); };
 
-// Returns the error of Control::connect(); empty if it succeeds.
+// Returns the error of Control::connect(), or "" if it succeeds.
 std::string failure_of(const Job& job) {
   try {
     Control::connect(job);
@@ -48,7 +48,7 @@ std::future<std::string> in_background(const Job& job) {
   return std::async(std::launch::async, [job] { return failure_of(job); });
 }
 
-// A client that is not Tutti.
+// A client that is not a rank of Tutti.
 class Stranger {
  public:
   explicit Stranger(uint16_t port) {
@@ -66,7 +66,7 @@ class Stranger {
                             Deadline::after(kPatience));
     return message;
   }
-  // Returns true once the other side has closed the connection.
+  // Returns true if the other side closes the connection.
   bool dropped() const {
     std::array<std::byte, 4096> block;
     return bootstrap::read_exactly(socket_.get(), block, Deadline::after(kPatience)) ==
@@ -90,7 +90,7 @@ TEST(Refusal, AnotherTokenFailsThatRankOnly) {
   EXPECT_EQ(zero.get(), "");
 }
 
-TEST(Refusal, ARankOfAnotherStartOfTheJob) {
+TEST(Refusal, ARankOfAnotherStartOfTheJobIsRefused) {
   for (const char* token : {"secret", ""}) {
     LocalRendezvous rendezvous;
     const auto job = [&](int rank, const char* incarnation) {
@@ -112,7 +112,7 @@ TEST(Refusal, ARankOfAnotherStartOfTheJob) {
   }
 }
 
-TEST(Refusal, ADuplicateRank) {
+TEST(Refusal, ADuplicateRankIsRefused) {
   LocalRendezvous rendezvous;
   auto zero = in_background(rendezvous.job(0, 3));
   std::promise<std::string> first_failure;
@@ -133,7 +133,7 @@ TEST(Refusal, ADuplicateRank) {
   EXPECT_EQ(failures, 1);
 }
 
-TEST(Refusal, ARankThatDoesNotExist) {
+TEST(Refusal, ARankThatDoesNotExistIsRefused) {
   Job job;
   job.size = 2;
   job.rank = 2;
@@ -198,7 +198,7 @@ TEST(Missing, ASilentRankZeroIsNamed) {
 
 TEST(Missing, RankZeroMayComeLast) {
   LocalRendezvous rendezvous;
-  Fd(rendezvous.release_listener()).reset();  // rank 0 binds the port itself here
+  Fd(rendezvous.release_listener()).reset();  // so that rank 0 can bind the port itself
   std::vector<Job> jobs;
   for (const int rank : {2, 1, 0}) {
     jobs.push_back(local_job(rank, 3, rendezvous.port(), rendezvous.token()));
@@ -221,14 +221,14 @@ TEST(Strangers, GarbageSilenceAndHalfAHelloStopNobody) {
   const Stranger late(rendezvous.port());
   late.say(std::string(100'000, 'x'));
   EXPECT_TRUE(late.dropped());
-  // The right message with an invalid proof.
+  // Sends a correct message with an invalid proof.
   const Stranger forger(rendezvous.port());
   bootstrap::Hello hello{.version = kWireVersion, .rank = 1, .size = 2};
   forger.say(std::string_view(reinterpret_cast<const char*>(&hello), sizeof(hello)));
   EXPECT_EQ(forger.hear<bootstrap::Challenge>().version, kWireVersion);
   const auto verdict = forger.hear<bootstrap::Verdict>();
   EXPECT_EQ(verdict.refusal, bootstrap::Refusal::bad_token);
-  EXPECT_EQ(verdict.proof, bootstrap::Digest{});  // it does not help to guess the token
+  EXPECT_EQ(verdict.proof, bootstrap::Digest{});  // the proof does not help to guess the token
   EXPECT_TRUE(forger.dropped());
 
   EXPECT_EQ(failure_of(rendezvous.job(1, 2)), "");
@@ -290,7 +290,7 @@ TEST(Rendezvous, UsesAFileThatIsGoneAfterwards) {
   std::filesystem::remove_all(folder);
 }
 
-// The file leads to another job until rank 0 replaces it.
+// The file has the address of another job, until rank 0 replaces it.
 TEST(Rendezvous, ReplacesAFileThatAnotherJobLeftBehind) {
   const std::string file =
       std::filesystem::path(::testing::TempDir()) / cat("tutti-stale-", ::getpid());
@@ -310,7 +310,7 @@ TEST(Rendezvous, ReplacesAFileThatAnotherJobLeftBehind) {
   EXPECT_EQ(other_zero.get(), "");
 }
 
-// A caller's own key-value store.
+// A key-value store that is implemented by the caller.
 class StoreInMemory final : public Rendezvous {
  public:
   void set(const std::string& key, const std::string& value) override {
@@ -350,8 +350,8 @@ TEST(Rendezvous, UsesTheCallersStore) {
   EXPECT_TRUE(store->empty());
 }
 
-// A process that cannot read the store is still a stranger.
-TEST(Rendezvous, TheFileCarriesTheTokenToo) {
+// A process that cannot read the store is not admitted.
+TEST(Rendezvous, TheFileContainsTheTokenToo) {
   const auto store = std::make_shared<StoreInMemory>();
   std::vector<Job> jobs;
   for (const int rank : {0, 1, 2}) {
@@ -407,7 +407,7 @@ TEST(Rendezvous, WorksOverIpv6) {
   }
 }
 
-// A rank that has left one job may be early for the next one at the same address.
+// A rank that has left one job may be too early for the next job at the same address.
 TEST(Rendezvous, WorksTwiceAtTheSameAddress) {
   LocalRendezvous rendezvous;
   const std::vector<Job> jobs = {rendezvous.job(0, 2), rendezvous.job(1, 2)};
@@ -423,7 +423,7 @@ TEST(Rendezvous, WorksTwiceAtTheSameAddress) {
   }
 }
 
-// Without a proof the message is a stranger's: the search for rank 0 must continue.
+// A message without a proof is from a stranger, so the search for rank 0 must continue.
 TEST(Verdict, NeedsAProof) {
   using namespace bootstrap;
   const Challenge challenge = make_challenge();

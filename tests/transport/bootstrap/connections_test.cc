@@ -1,5 +1,4 @@
-// Tests data connections, the components that establish and keep them, and communicators that were
-// destroyed.
+// Tests data connections, the classes that establish and keep them, and destroyed communicators.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,13 +25,13 @@ constexpr uint64_t kWorld = 1;
 
 void expect_connected(const ByteStream& a, const ByteStream& b) {
   ASSERT_EQ(::write(a.get(), "x", 1), 1);
-  ::fcntl(b.get(), F_SETFL, 0);  // blocking, for the test
+  ::fcntl(b.get(), F_SETFL, 0);  // the test needs a blocking socket
   char byte = 0;
   ASSERT_EQ(::read(b.get(), &byte, 1), 1);
   EXPECT_EQ(byte, 'x');
 }
 
-TEST(Connections, ReachTheClientAndAreKeptForOneThatComesLater) {
+TEST(Connections, ReachTheClientEvenIfItAttachesLater) {
   Barrier step(2);
   std::vector<ByteStream> opened(2);
   run_ranks(2, [&](const Job& job) {
@@ -47,7 +46,7 @@ TEST(Connections, ReachTheClientAndAreKeptForOneThatComesLater) {
       opened[1] = client->wait_for_opened(0, 5);
       step.wait();
     } else {
-      step.wait();  // the first connection is there before the client is
+      step.wait();  // the first connection arrives before the client is attached
       AttachedClient client(*control, kWorld, everybody(2));
       step.wait();
       step.wait();
@@ -57,7 +56,7 @@ TEST(Connections, ReachTheClientAndAreKeptForOneThatComesLater) {
   });
 }
 
-TEST(Connections, SeveralLanesConnectToSeveralPeersAtATime) {
+TEST(Connections, SeveralLanesConnectToSeveralPeersAtOnce) {
   constexpr int kRanks = 4;
   constexpr int kLanes = 8;
   Barrier done(kRanks);
@@ -81,8 +80,7 @@ TEST(Connections, SeveralLanesConnectToSeveralPeersAtATime) {
   });
 }
 
-// A connection to a rank that has left is not established, and the client does not treat the rank
-// as dead.
+// No connection to a rank that has left is established, and the client is not notified of a death.
 TEST(Connections, ConnectingToARankThatHasLeftEnds) {
   run_ranks(2, [&](const Job& job) {
     const std::shared_ptr<Control> control = Control::connect(job);
@@ -92,13 +90,13 @@ TEST(Connections, ConnectingToARankThatHasLeftEnds) {
     while (!control->has_left(1) && !deadline.passed()) std::this_thread::yield();
     ASSERT_TRUE(control->has_left(1));
     control->open_connection(kWorld, 1, 0, {});
-    control->ask(kWorld, 0, 1);  // commands are taken in order
+    control->ask(kWorld, 0, 1);  // commands are executed in order
     client->wait_for_answer(0, 1);
     EXPECT_FALSE(client->aborted());
   });
 }
 
-TEST(Detached, CommunicatorsAnswerWithNothingAndTakeNoConnections) {
+TEST(Detached, DestroyedCommunicatorsAnswerWithNothingAndRefuseConnections) {
   Barrier step(2);
   run_ranks(2, [&](const Job& job) {
     const std::shared_ptr<Control> control = Control::connect(job);
@@ -122,7 +120,7 @@ TEST(Detached, CommunicatorsAnswerWithNothingAndTakeNoConnections) {
   });
 }
 
-TEST(Kept, ConnectionsOutliveThePoisonsOfOthersCommunicators) {
+TEST(Kept, ConnectionsSurviveAbortsOfOtherCommunicators) {
   constexpr uint64_t kStrange = 1000;
   bootstrap::ClientTable table(2);
   table.connection(kWorld, 1, 3, 0, Fd(::dup(STDERR_FILENO)));
@@ -136,7 +134,7 @@ TEST(Kept, ConnectionsOutliveThePoisonsOfOthersCommunicators) {
   EXPECT_FALSE(client.aborted());
 }
 
-TEST(Kept, NothingOfCommunicatorsThatAreGone) {
+TEST(Kept, DropsConnectionsOfDestroyedCommunicators) {
   bootstrap::ClientTable table(2);
   RecordingClient world;
   table.attach(kWorld, everybody(2), &world);
@@ -156,12 +154,12 @@ TEST(Kept, NothingOfCommunicatorsThatAreGone) {
   }
 }
 
-TEST(Kept, OnlyAsLongAsACommunicatorMayCome) {
+TEST(Kept, KeepsConnectionsWhileACommunicatorIsExpected) {
   bootstrap::ClientTable table(2);
   RecordingClient world;
   table.attach(kWorld, everybody(2), &world);
   table.expect();
-  table.expect();  // two threads split
+  table.expect();  // two threads call split()
   EXPECT_FALSE(table.question(7, 1, 5).has_value());
   table.connection(7, 1, 0, 0, Fd(::dup(STDERR_FILENO)));
   table.abort(7, Error(ErrorCode::aborted, "no"));
@@ -174,7 +172,7 @@ TEST(Kept, OnlyAsLongAsACommunicatorMayCome) {
   EXPECT_EQ(table.entries(), 1U);
 }
 
-// The connector reports a peer that refuses the connection, and one that does not exist.
+// One peer refuses the connection, and another one does not exist. The connector must report both.
 TEST(Connector, ReportsFailuresAndContinues) {
   using namespace bootstrap;
   const Fd listener = listen_on(resolve("127.0.0.1", 0).front());
@@ -223,9 +221,9 @@ TEST(Connector, ReportsFailuresAndContinues) {
                           HasSubstr("refused this rank: the two have different tokens")));
 }
 
-// There are more strangers than the acceptor keeps waiting, and all are silent. The newcomer is
-// admitted long before the first of them times out. Turns are counted, so that a slow machine has
-// enough time.
+// More strangers are connected than the acceptor keeps, and all are silent. A newcomer must be
+// admitted long before the first of them times out. The test counts turns instead of time, so that
+// a slow machine does not fail.
 TEST(Acceptor, LetsNewcomersInPastACrowdOfStrangers) {
   using namespace bootstrap;
   constexpr rlim_t kCrowd = 600;

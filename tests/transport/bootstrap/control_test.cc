@@ -1,4 +1,4 @@
-// Tests the control channel among ranks that are threads.
+// Tests the control channel; ranks are threads.
 #include "transport/bootstrap/control/control.h"
 
 #include <fcntl.h>
@@ -47,8 +47,8 @@ TEST(Tree, RoutesAlongParentsAndChildren) {
   }
 }
 
-// Every surviving rank reaches all others, and no rank has a parent twice.
-TEST(Tree, RoutesAmongThoseThatAreLeft) {
+// Every surviving rank must reach all others, and no rank may pass the same parent twice.
+TEST(Tree, RoutesAmongTheSurvivors) {
   constexpr int kRanks = 24;
   for (const int fanout : {1, 2, 3, 32}) {
     for (const uint32_t gone_ranks : {0x1U, 0x2U, 0x7U, 0x0010ffU, 0xfffU, 0x5555U, 0x3000feU}) {
@@ -72,7 +72,8 @@ TEST(Tree, RoutesAmongThoseThatAreLeft) {
   }
 }
 
-// A stopped process reads nothing, and data beyond its system's buffers would break the link.
+// A stopped process does not read. If more questions were sent than the buffers of its system can
+// hold, the link would break.
 TEST(Link, SendsNoMoreQuestionsToASilentPeer) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()), 0);
@@ -102,7 +103,7 @@ class WorldTest : public ::testing::TestWithParam<std::tuple<int, int>> {
            const std::function<void(Control&)>& body) const {
     run_ranks(size(), [&](Job job) {
       job.fanout = std::get<1>(GetParam());
-      job.most_held = job.fanout / 2;  // so that some are released early, and some late
+      job.most_held = job.fanout / 2;  // so that some ranks are released early, and others late
       prepare(job);
       const std::shared_ptr<Control> control = Control::connect(job);
       body(*control);
@@ -118,7 +119,7 @@ TEST_P(WorldTest, EveryRankKnowsAll) {
     for (int rank = 0; rank < size(); ++rank) {
       EXPECT_EQ(control.peer(rank).pid, ::getpid());
       EXPECT_EQ(control.peer(rank).host_id, control.peer(0).host_id);
-      // A job of one rank has no peers that need its domain.
+      // In a job of one rank, no peer needs the domain.
       if (size() > 1) {
         EXPECT_EQ(control.peer(rank).domain, domain_of(rank));
       }
@@ -156,9 +157,9 @@ TEST_P(WorldTest, PoisonReachesAllOfOneCommunicator) {
   });
 }
 
-// A client that is slow, for instance because it writes to a hanging file system, does not delay
+// A client may be slow, for instance if it writes to a file system that hangs. This must not delay
 // the ranks below it in the tree.
-TEST(Poison, PassesOnBeforeDelivery) {
+TEST(Poison, IsForwardedBeforeDelivery) {
   class SlowClient final : public ControlClient {
    public:
     explicit SlowClient(std::shared_future<void> others) : others_(std::move(others)) {}
@@ -197,7 +198,7 @@ TEST(Poison, PassesOnBeforeDelivery) {
   });
 }
 
-// Ranks leave in any order, and no rank takes that for a death.
+// Ranks leave in any order. No rank may report this as a death.
 TEST_P(WorldTest, LeavingIsNoDeath) {
   run([&](Control& control) {
     AttachedClient client(control, kWorld, everybody(size()));
@@ -234,7 +235,8 @@ TEST(Descriptors, FetchWaitsForTheOffer) {
     const std::shared_ptr<Control> control = Control::connect(job);
     const Deadline deadline = Deadline::after(kPatience);
     if (control->rank() == 1) {
-      control->offer("early", memory_with("early bytes").get());  // the offer keeps its own copy
+      // The offer keeps its own copy of the descriptor.
+      control->offer("early", memory_with("early bytes").get());
       step.wait();
       // Ranks 0 and 2 request this offer, possibly before it exists.
       control->offer("late", memory_with("late bytes").get());
@@ -254,7 +256,7 @@ TEST(Descriptors, FetchWaitsForTheOffer) {
   });
 }
 
-TEST(Descriptors, AloneToo) {
+TEST(Descriptors, WorkInAJobOfOneRank) {
   const std::shared_ptr<Control> control = Control::connect(Job{});
   control->offer("mine", memory_with("my bytes").get());
   EXPECT_EQ(text_in(control->fetch(0, "mine", Deadline::after(kPatience))), "my bytes");
@@ -267,7 +269,7 @@ TEST(Poison, WaitsForAClientThatComesLater) {
     const std::shared_ptr<Control> control = Control::connect(job);
     if (control->rank() == 0) {
       control->poison(9, Error(ErrorCode::aborted, "no more"));
-      // The same links carry the abort and this question, so the abort has arrived when the
+      // The abort and this question use the same links, so that the abort has arrived when the
       // question is answered.
       AttachedClient client(*control, kWorld, everybody(2));
       control->ask(kWorld, 1, 1);
@@ -284,9 +286,9 @@ TEST(Poison, WaitsForAClientThatComesLater) {
   });
 }
 
-// A query is not kept either: it is answered as soon as it is known that the communicator will not
-// exist.
-TEST(Poison, DoesNotWaitForACommunicatorThatDoesNotCome) {
+// A question is not kept either. It is answered as soon as it is known that the communicator will
+// not exist.
+TEST(Poison, DoesNotWaitForACommunicatorThatWillNotExist) {
   Barrier step(2);
   run_ranks(2, [&](const Job& job) {
     const std::shared_ptr<Control> control = Control::connect(job);
@@ -296,7 +298,8 @@ TEST(Poison, DoesNotWaitForACommunicatorThatDoesNotCome) {
     if (control->rank() == 0) {
       control->poison(9, Error(ErrorCode::aborted, "no more"));
       control->poison(10, Error(ErrorCode::aborted, "no more"));
-      control->ask(8, 1, 1);  // on the same links, so the poison has arrived when this is answered
+      // Uses the same links, so that the abort has arrived when it is answered.
+      control->ask(8, 1, 1);
       EXPECT_EQ(one_sided->wait_for_answer(1, 1), "");
     }
     step.wait();

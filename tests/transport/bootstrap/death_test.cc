@@ -1,4 +1,4 @@
-// Tests ranks in separate processes: one of them dies, and the other ranks report how.
+// Tests deaths of ranks that are separate processes. The other ranks must report who died and how.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ struct Pipe {
     EXPECT_EQ(::write(write_end.get(), text.data(), text.size()),
               static_cast<ssize_t>(text.size()));
   }
-  // Reads to the end of the line, or until all writers have closed the pipe.
+  // Reads up to the end of a line, or until all writers have closed the pipe.
   std::string read_line() const {
     std::string line;
     char byte = 0;
@@ -52,7 +52,7 @@ struct Pipe {
   }
 };
 
-// A job whose ranks are children of the test.
+// A job whose ranks are child processes of the test.
 class Processes {
  public:
   using Body = std::function<void(Control&, const Pipe& report, const Pipe& orders)>;
@@ -85,7 +85,7 @@ class Processes {
   std::string line_from(int rank) const { return reports_[rank].read_line(); }
   void order(int rank) const { orders_[rank].write("go\n"); }
   void launcher_says(int rank, const std::string& line) const { launcher_[rank].write(line); }
-  // Waits for the end of the process; returns its status.
+  // Waits for the end of the process. Returns its wait status.
   int reap(int rank) {
     int status = 0;
     if (pids_[rank] > 0) ::waitpid(pids_[rank], &status, 0);
@@ -101,7 +101,7 @@ class Processes {
     const pid_t pid = ::fork();
     if (pid != 0) return pid;
     if (job.rank == 0) {
-      listener_.release();  // rank 0 adopts it
+      listener_.release();  // rank 0 has taken over the listener
     } else {
       listener_.reset();
     }
@@ -124,7 +124,7 @@ class Processes {
   std::vector<pid_t> pids_;
 };
 
-// Reports that it is ready, and then the abort that it receives.
+// The body of a rank: reports that it is ready, and then the abort that it receives.
 void listen_for_abort(Control& control, const Pipe& report, const Pipe&) {
   AttachedClient client(control, kWorld, everybody(control.size()));
   report.write("ready\n");
@@ -134,7 +134,7 @@ void listen_for_abort(Control& control, const Pipe& report, const Pipe&) {
 
 class DeathTest : public ::testing::TestWithParam<int> {};
 
-// Rank 1 dies, which has children if the tree has several levels.
+// Rank 1 dies. If the tree has several levels, rank 1 has children.
 TEST_P(DeathTest, EveryRankNoticesIt) {
   constexpr int kRanks = 6;
   Processes job(kRanks, GetParam(), false, listen_for_abort);
@@ -147,7 +147,7 @@ TEST_P(DeathTest, EveryRankNoticesIt) {
   }
 }
 
-TEST_P(DeathTest, EveryRankNoticesRankZeros) {
+TEST_P(DeathTest, EveryRankNoticesTheDeathOfRankZero) {
   Processes job(4, GetParam(), false, listen_for_abort);
   job.wait_until_all_are_there();
   ::kill(job.pid(0), SIGKILL);
@@ -172,7 +172,7 @@ TEST_P(DeathTest, TheLauncherExplainsIt) {
   }
 }
 
-// Rank 0 dies after the rendezvous, before it has created the offer that rank 1 requests.
+// Rank 0 dies after the rendezvous, before it creates the offer that rank 1 has requested.
 TEST_P(DeathTest, RanksThatRequestAnOfferNoticeIt) {
   const auto ask = [](Control& control, const Pipe& report, const Pipe& orders) {
     report.write("ready\n");
@@ -188,8 +188,8 @@ TEST_P(DeathTest, RanksThatRequestAnOfferNoticeIt) {
                                       HasSubstr("vanished: its connection broke")));
 }
 
-// Ranks 2 and 3 share a communicator, and rank 2 ends because rank 1 has died: rank 3's
-// error names the cause. Without rank 0, a flat tree has no links left.
+// Ranks 2 and 3 share a communicator, and rank 2 ends because rank 1 has died. The error on rank 3
+// must name this cause. If rank 0 dies, a flat tree has no links left.
 TEST_P(DeathTest, LaterErrorsNameItAsTheirCause) {
   for (const int killed : {0, 1}) {
     SCOPED_TRACE(killed);
@@ -214,7 +214,7 @@ TEST_P(DeathTest, LaterErrorsNameItAsTheirCause) {
   }
 }
 
-// Ranks 1 and 3 die at once.
+// Ranks 1 and 3 die at the same time.
 TEST_P(DeathTest, TwoDeathsAreBothReported) {
   Processes job(4, GetParam(), true, listen_for_abort);
   job.wait_until_all_are_there();
@@ -233,8 +233,8 @@ TEST_P(DeathTest, TwoDeathsAreBothReported) {
   }
 }
 
-// Ranks that linked others die one after another. An abort then reaches all survivors, and so does
-// a question.
+// Ranks that connected other ranks die one after another. Afterwards an abort, and a question, must
+// still reach all survivors.
 TEST_P(DeathTest, LeavesNobodyCutOff) {
   const std::vector<std::vector<int>> orders_of_death = {{0},    {1},          {0, 1},
                                                          {1, 0}, {0, 1, 2, 3}, {3, 1, 0, 2}};
@@ -268,13 +268,13 @@ TEST_P(DeathTest, LeavesNobodyCutOff) {
   }
 }
 
-// A rank that has left serves the ranks below it for a limited time only.
+// A rank that leaves serves the ranks below it for a limited time.
 TEST_P(DeathTest, RanksNoticeItAfterOthersHaveLeft) {
   constexpr int kRanks = 6;
   Processes job(kRanks, GetParam(), false,
                 [](Control& control, const Pipe& report, const Pipe& orders) {
                   report.write("ready\n");
-                  if (control.rank() < 2) return;  // leaves when `control` goes
+                  if (control.rank() < 2) return;  // leaves when `control` is destroyed
                   listen_for_abort(control, report, orders);
                 });
   job.wait_until_all_are_there();
@@ -305,7 +305,7 @@ TEST(Exit, WithoutLeavingIsADeath) {
 TEST(Exit, ExitsAfterLeavingAreNoDeaths) {
   Processes job(4, 32, true, [](Control& control, const Pipe& report, const Pipe& orders) {
     report.write("ready\n");
-    if (control.rank() == 3) return;  // leaves when `control` goes
+    if (control.rank() == 3) return;  // leaves when `control` is destroyed
     AttachedClient client(control, kWorld, everybody(control.size()));
     const Deadline deadline = Deadline::after(kPatience);
     while (!control.has_left(3) && !deadline.passed()) ::usleep(1000);
@@ -315,7 +315,8 @@ TEST(Exit, ExitsAfterLeavingAreNoDeaths) {
   });
   job.wait_until_all_are_there();
   for (const int rank : {0, 1, 2}) EXPECT_EQ(job.line_from(rank), "left");
-  // Lines are processed in order: if the first counted, it would be the reported one.
+  // Lines are processed in order. If the first line counted as a death, the rank in it would be
+  // reported.
   for (const int rank : {0, 1, 2}) {
     job.launcher_says(rank, cat("signal 3 ", job.pid(3), " 9\nsignal 1 ", job.pid(1), " 15\n"));
     job.order(rank);
@@ -325,8 +326,8 @@ TEST(Exit, ExitsAfterLeavingAreNoDeaths) {
   }
 }
 
-// Rank 0 has ended, so rank 1's leave message has no path to the others; the launcher reports its
-// end.
+// Rank 0 has ended, so that the leave message of rank 1 does not reach the others. The launcher
+// reports that rank 1 has ended.
 TEST(Exit, ExitsAfterLeavingAreNoDeathsEvenIfNoGoodbyeArrives) {
   Processes job(4, 32, true, [](Control& control, const Pipe& report, const Pipe& orders) {
     report.write("ready\n");
@@ -339,12 +340,13 @@ TEST(Exit, ExitsAfterLeavingAreNoDeathsEvenIfNoGoodbyeArrives) {
     report.write(cat(client->wait_for_abort().what(), "\n"));
   });
   job.wait_until_all_are_there();
-  EXPECT_EQ(job.reap(0), 0);  // two seconds: the others stay
-  ::usleep(500'000);  // rank 3 has no launcher: it must have moved to rank 1 before that goes
+  EXPECT_EQ(job.reap(0), 0);  // takes two seconds, because the other ranks stay
+  ::usleep(500'000);  // rank 3 has no launcher: it must have moved to rank 1 before rank 1 ends
   const pid_t first = job.pid(1);
   job.order(1);
   EXPECT_EQ(job.reap(1), 0);
-  // If rank 1's end counted, the death of rank 3 would be second: both wait equally long.
+  // Both lines wait equally long. If the end of rank 1 counted as a death, it would be reported
+  // instead of that of rank 3.
   job.launcher_says(2, cat("exit 1 ", first, " 0\nexit 3 ", job.pid(3), " 1\n"));
   EXPECT_THAT(job.line_from(2), AllOf(HasSubstr("rank 3 ("), HasSubstr("exit code 1")));
 }
@@ -368,8 +370,9 @@ TEST(Death, AttachReportsAnEarlierDeathToMembersOnly) {
   for (const int rank : {0, 1}) EXPECT_EQ(job.line_from(rank), "10");
 }
 
-// A descriptor is left for the socket, but not for what is passed through it.
-TEST(Descriptors, ThisProcessesLimitIsNotBlamedOnThePeer) {
+// The process has a free descriptor for the socket, but none for the descriptor that is sent
+// through it.
+TEST(Descriptors, TheReceiversLimitIsNotBlamedOnThePeer) {
   Processes job(2, 32, false, [](Control& control, const Pipe& report, const Pipe& orders) {
     if (control.rank() == 0) {
       const Pipe offered;
@@ -398,8 +401,8 @@ TEST(Descriptors, ThisProcessesLimitIsNotBlamedOnThePeer) {
   job.order(0);
 }
 
-// A rank whose death the launcher observes before the job is complete ends the wait.
-TEST(Death, DuringTheBootstrap) {
+// The launcher sees a rank die before the job is complete. This ends the wait of rank 0.
+TEST(Death, EndsTheBootstrap) {
   const Pipe launcher;
   LocalRendezvous rendezvous;
   Job job = rendezvous.job(0, 3);

@@ -1,5 +1,5 @@
-// Tests failures while ranks gather and receive the rank table: deaths, disagreement, and missing
-// ranks, both of ranks that rank 0 holds and of those that it has released.
+// Tests failures while ranks gather and receive the rank table: deaths, disagreement and missing
+// ranks. Ranks are still connected to rank 0, or have been released by it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -25,15 +25,15 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-// Longer than these tests may take, shorter than their time limit: a failure that is noticed only
-// by this timeout fails the test.
+// Longer than these tests need, but shorter than their time limit. A test fails if a failure is
+// noticed only by this timeout.
 constexpr std::chrono::seconds kInitTimeout{20};
 constexpr std::chrono::seconds kSoon{10};
 
 struct Outcome {
-  std::string text;  // empty: joined
+  std::string text;  // error message; empty if the rank has joined
   ErrorCode code = ErrorCode::ok;
-  bool soon = false;  // long before the init timeout
+  bool soon = false;  // true if the rank failed long before the init timeout
 };
 
 std::future<Outcome> join_in_background(Job job) {
@@ -58,7 +58,7 @@ void expect_death(std::future<Outcome>& rank, const ::testing::Matcher<std::stri
   EXPECT_TRUE(outcome.soon);
 }
 
-// Sends a rank's messages up to its arrival by hand; returns its connection to rank 0.
+// Sends the messages of a rank up to its arrival. Returns its connection to rank 0.
 ByteStream arrive(const Job& job) {
   Fd socket;
   const Deadline deadline = Deadline::after(kPatience);
@@ -116,7 +116,7 @@ TEST(DeathWhileJoining, ParentlessRanksDeathEndsAllOthers) {
   ByteStream three = arrive(jobs[3]);
   ASSERT_TRUE(wait_for(three.get(), POLLIN, Deadline::after(kPatience)));
   three.reset();
-  // Rank 2 waits for rank 3; the others have everything that they need.
+  // Rank 2 waits for rank 3. The other ranks have received everything that they need.
   expect_death(ranks[2], HasSubstr("rank 3 (node7, pid 4711) vanished"));
 }
 
@@ -162,7 +162,7 @@ TEST(Disagreement, AboutTheSizeOfTheWorldEndsAllRanks) {
   EXPECT_TRUE(outcome.soon);
 }
 
-TEST(Missing, RanksOfWhichOthersCameTwiceSayIt) {
+TEST(Missing, RanksThatArrivedTwiceInPlaceOfOthersAreNamed) {
   LocalRendezvous rendezvous;
   Job zero = rendezvous.job(0, 3);
   zero.init_timeout = std::chrono::milliseconds(3000);
@@ -180,7 +180,8 @@ TEST(Missing, RanksOfWhichOthersCameTwiceSayIt) {
                                    HasSubstr("more than one process was started as rank 1")));
 }
 
-// A job in which rank 0 holds only rank 1, its only child: the others wait at their own listeners.
+// A job in which rank 0 keeps only the connection to rank 1, its only child. The other ranks wait
+// at their own listeners.
 class Released : public ::testing::Test {
  protected:
   static constexpr int kRanks = 5;
@@ -205,7 +206,7 @@ class Released : public ::testing::Test {
   std::vector<std::future<Outcome>> ranks_;
 };
 
-// Expects a rank's release, and no further message on its first connection.
+// Expects the release of a rank, and no further message on its first connection.
 void wait_for_release(ByteStream& first) {
   std::string body;
   ASSERT_EQ(read_frame(first, body, kMaxFrameBytes, Deadline::after(kPatience)),
@@ -220,13 +221,13 @@ TEST_F(Released, AllRanksReportDifferentSettings) {
   expect_all_hear(HasSubstr("has TUTTI_A=1, rank 0 has nothing more"));
 }
 
-// Rank 1 dies before rank 0 has the table, or between rank 0 and the ranks below.
+// Rank 1 dies before rank 0 has the table, or after that. It is between rank 0 and the ranks below.
 TEST_F(Released, AllRanksReportADeathAboveThem) {
   for (const int rank : {0, 2, 3}) join(rank);
   ByteStream four = arrive(jobs_[4]);
   wait_for_release(four);
   arrive(jobs_[1]).reset();
-  // If rank 1 ends with the table unread, its connection breaks instead of ending.
+  // If rank 1 ends without having read the table, its connection breaks instead of ending.
   expect_all_hear(AnyOf(HasSubstr("rank 1 (node7, pid 4711) disconnected"),
                         HasSubstr("rank 1 (node7, pid 4711) vanished")));
 }
@@ -239,9 +240,9 @@ TEST_F(Released, AllRanksNameMissingRanks) {
   expect_all_hear(HasSubstr("rank 4 of 5 did not arrive within 1 s"));
 }
 
-// The dead rank's parent detects the death and reports it to the ranks below.
+// The parent of the dead rank detects the death, and reports it to the ranks below.
 TEST_F(Released, ADeathIsNoticedWhileTheTableIsSent) {
-  auto zero = join_in_background(jobs_[0]);  // has all that it needs
+  auto zero = join_in_background(jobs_[0]);  // has received all that it needs
   for (const int rank : {1, 3, 4}) join(rank);
   ByteStream first = arrive(jobs_[2]);
   wait_for_release(first);

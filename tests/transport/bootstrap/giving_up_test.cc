@@ -1,5 +1,5 @@
-// Tests ranks that others consider dead although they live. The test plays the last rank of each
-// job and implements the control links' protocol itself.
+// Tests ranks that others consider dead although they are alive. The test acts as the last rank of
+// each job, and implements the protocol of control links itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -34,7 +34,7 @@ constexpr uint64_t kWorld = 1;
 constexpr int kRanks = 4;
 constexpr int kPlayed = kRanks - 1;
 
-// Opens a link to `rank` that replaces another one. Throws if that rank refuses it.
+// Opens a link to `rank`, which replaces an earlier link. Throws if `rank` refuses it.
 Link move_to(const Membership& membership, int rank) {
   const Deadline deadline = Deadline::after(kPatience);
   const PeerInfo& peer = membership.peers->at(static_cast<size_t>(rank));
@@ -59,12 +59,12 @@ void tell_death(Link& link, int rank) {
   link.send(bootstrap::death_frame({.rank = rank, .text = cat("rank ", rank, " is silent")}));
 }
 
-// The played rank's part in agreements, over its link to rank 0. It serves nothing else.
+// The last rank's part in agreements, over its link to rank 0. It handles no other messages.
 class PlayedAgreements final : public bootstrap::AgreementChannel {
  public:
   explicit PlayedAgreements(Link& link) : link_(link) {}
 
-  // Blocks until there is a decision.
+  // Blocks until the agreement is decided.
   Agreed agree(uint32_t number, Contribution contribution) {
     std::optional<Agreed> agreed;
     agreements_.start({kWorld, number}, std::move(contribution), kPatience,
@@ -110,7 +110,7 @@ class PlayedAgreements final : public bootstrap::AgreementChannel {
   bootstrap::Agreements agreements_{*this};
 };
 
-// `play` is the last rank, which has joined; each of the others runs `body`.
+// `play` acts as the last rank, after it has joined. Each other rank runs `body`.
 void run(const std::function<void(Control&, RecordingClient&)>& body,
          const std::function<void(Membership&)>& play) {
   Barrier over(kRanks);
@@ -133,8 +133,8 @@ class GivingUp : public ::testing::Test {
   void SetUp() override { settings().set("TUTTI_NETWORK_TIMEOUT", "2"); }
 };
 
-// The network of the last rank's host was cut and recovers: the rank considers the others dead and
-// would report that.
+// The network of the last rank's host was cut and works again. The rank considers the others dead
+// and would report this.
 TEST_F(GivingUp, RefusesLinksOfARankConsideredDead) {
   Barrier heard(kRanks);
   run(
@@ -159,8 +159,9 @@ TEST_F(GivingUp, RefusesLinksOfARankConsideredDead) {
       });
 }
 
-// Both reach rank 1, which believes its own link to rank 0.
-TEST_F(GivingUp, ExcludesOneOfTwoThatCannotTalk) {
+// The last rank reports to rank 1 that rank 0 is dead. Rank 1 does not believe this, because its
+// own link to rank 0 works.
+TEST_F(GivingUp, ExcludesOneOfTwoRanksThatCannotCommunicate) {
   run(
       [&](Control& control, RecordingClient& client) {
         const Error error = client.wait_for_abort();
@@ -171,8 +172,8 @@ TEST_F(GivingUp, ExcludesOneOfTwoThatCannotTalk) {
       [&](Membership& membership) {
         Link link = move_to(membership, 1);
         tell_death(link, 0);
-        // Rank 1 closes the link when it gives this rank up. It does not report this rank as dead,
-        // because this rank's part of the job may be the one that continues.
+        // When rank 1 excludes this rank, it closes the link. It does not report a death to
+        // this rank, because this rank's part of the job may be the one that continues.
         bool told = false;
         const auto take = [&](std::string_view body) {
           told |= FrameReader(body).type() == FrameType::death;
@@ -186,8 +187,8 @@ TEST_F(GivingUp, ExcludesOneOfTwoThatCannotTalk) {
       });
 }
 
-// The last rank takes part in the control channel but accepts no data connections. Rank 1, whose
-// connection to it has failed, reports that.
+// The last rank takes part in the control channel, but accepts no data connections. Rank 1 reports
+// that it could not connect.
 TEST_F(GivingUp, RanksAgreeIfTwoLiveButCannotConnect) {
   const Contribution contribution{.members = everybody(kRanks), .flags = 1, .separates = true};
   run(

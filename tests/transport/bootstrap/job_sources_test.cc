@@ -1,4 +1,5 @@
-// Tests environments of launchers (taken from real ones) and the job descriptions read from them.
+// Tests that the job is found in the environment that a launcher sets. The environments are those
+// of real launchers.
 #include "transport/bootstrap/discovery/job_sources.h"
 
 #include <gmock/gmock.h>
@@ -93,7 +94,7 @@ TEST(JobSources, TuttiRunAndTorchrun) {
   EXPECT_EQ(job->local_size, 2);
 }
 
-// The agents of two nodes may count the restarts differently.
+// The agents of two nodes may have counted different numbers of restarts.
 TEST(JobSources, TorchrunProvidesTheIncarnation) {
   const auto start = [](const Variables& more) { return find(with(kTorchrun, more))->incarnation; };
   const Variables lone = {{"GROUP_WORLD_SIZE", "1"}};
@@ -135,7 +136,7 @@ TEST(JobSources, SlurmsPortsDifferByJobAndStep) {
   }
 }
 
-// The script has SLURM_PROCID=0 and the number of tasks that its steps may have.
+// A batch script has SLURM_PROCID=0, and the number of tasks that its steps may have.
 TEST(JobSources, ABatchScriptOfSlurmIsNoRank) {
   Variables script = kSlurm;
   script.erase("SLURM_STEP_ID");
@@ -157,8 +158,8 @@ TEST(JobSources, ATaskOfSlurmThatLacksItsStepIsNamed) {
   }
 }
 
-// salloc opens a shell as a separate step with this number.
-TEST(JobSources, AStepOfOneTaskIsAlone) {
+// salloc opens a shell in a separate step with this number.
+TEST(JobSources, AStepOfOneTaskIsAJobOfOneRank) {
   const auto job = find(with(
       kSlurm,
       {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_STEP_ID", "4294967290"}}));
@@ -166,8 +167,8 @@ TEST(JobSources, AStepOfOneTaskIsAlone) {
   EXPECT_EQ(job->size, 1);
 }
 
-// srun started prterun's daemons.
-TEST(JobSources, PrterunInSlurmIsNotTakenForIt) {
+// srun has started the daemons of prterun.
+TEST(JobSources, PrterunInSlurmIsNotMistakenForSlurm) {
   const auto job = find({{"PMIX_RANK", "3"},
                          {"PMIX_NAMESPACE", "prterun-1"},
                          {"SLURM_STEP_NUM_TASKS", "2"},
@@ -223,8 +224,8 @@ TEST(JobSources, KubernetesProvidesTheIndexAndTheManifestTheSize) {
   EXPECT_EQ(job->size, 4);
 }
 
-// In an allocation, mpirun starts its daemons by srun, which sets their rank variables.
-TEST(JobSources, WhoeverStartedTheProcessLastWins) {
+// In an allocation, mpirun starts its daemons by srun, which sets its own rank variables.
+TEST(JobSources, TheInnermostLauncherWins) {
   EXPECT_EQ(find(with(kSlurm, kOpenMpi))->source, "Open MPI");
   EXPECT_EQ(find(with(kSlurm, kHydra))->source, "PMI");
   EXPECT_EQ(find(with(with(kSlurm, kOpenMpi), kTorchrun))->source, "torchrun");
@@ -241,13 +242,13 @@ TEST(JobSources, IncompleteVariablesAreNamed) {
   EXPECT_THAT(failure(with(kSlurm, {{"SLURM_LOCALID", "x"}})), HasSubstr("SLURM_LOCALID='x'"));
 }
 
-TEST(JobSources, ASizeThatContradictsIsNamed) {
+TEST(JobSources, AContradictorySizeIsNamed) {
   EXPECT_EQ(find(with(kSlurm, {{"WORLD_SIZE", "3"}}))->source, "Slurm");
   EXPECT_THAT(failure(with(kSlurm, {{"WORLD_SIZE", "6"}})),
               AllOf(HasSubstr("WORLD_SIZE is 6, but Slurm started 3 ranks"), HasSubstr("RANK")));
 }
 
-TEST(JobSources, EachIsNamedForPeople) {
+TEST(JobSources, EachSourceHasAReadableName) {
   for (const JobSource& source : job_sources()) {
     EXPECT_FALSE(source.name.empty() || source.recognised_by.empty() || source.meets_at.empty());
   }
@@ -263,7 +264,7 @@ TEST(HostList, ReadsSlurmsFormat) {
   EXPECT_THAT(expand_host_list("n[0-9999]"), SizeIs(10000));
 }
 
-TEST(HostList, WhatMakesNoSenseIsQuoted) {
+TEST(HostList, InvalidListsAreQuoted) {
   for (const char* text : {"", "a,", ",a", "n[1", "n[]", "n[2-1]", "n[a-b]", "n[1-2-3]", "n[-1]",
                            "n[0-99999999999]", "n[0-9999][0-9999]", "n[1-99999999999999999999]"}) {
     EXPECT_THROW(expand_host_list(text), Error) << text;

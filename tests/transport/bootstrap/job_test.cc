@@ -76,7 +76,7 @@ class JobTest : public ::testing::Test {
   }
 };
 
-TEST_F(JobTest, AloneWithoutAnyVariable) {
+TEST_F(JobTest, ThereIsOneRankWithoutAnyVariable) {
   const Job job = job_from_environment();
   EXPECT_EQ(job.rank, 0);
   EXPECT_EQ(job.size, 1);
@@ -114,7 +114,7 @@ TEST_F(JobTest, SlurmProvidesTheMeetingAddress) {
   EXPECT_FALSE(job.token_by_rendezvous);
 }
 
-TEST_F(JobTest, OptionsOverrideWhereRanksMeet) {
+TEST_F(JobTest, OptionsOverrideTheMeetingAddress) {
   set_slurms_step();
   set("MASTER_PORT", "1234");
   EXPECT_EQ(meeting_place(job_from_environment()), "n3:1234");
@@ -126,7 +126,7 @@ TEST_F(JobTest, OptionsOverrideWhereRanksMeet) {
   EXPECT_EQ(meeting_place(job_from_environment()), "the rendezvous file /shared/meet");
 }
 
-TEST_F(JobTest, AnAddressSparesTheLaunchersStore) {
+TEST_F(JobTest, AnAddressMakesTheLaunchersStoreUnnecessary) {
   set("PMI_RANK", "1");
   set("PMI_SIZE", "2");
   set("PMI_FD", "99999");
@@ -180,7 +180,7 @@ TEST_F(JobTest, TorchrunsStoreKeepsItsPort) {
   EXPECT_THAT(failure(), HasSubstr("MASTER_PORT='65535' is not a whole number from 1 to 65534"));
 }
 
-TEST_F(JobTest, TheFirstInterfaceIsTheBootstraps) {
+TEST_F(JobTest, TheFirstInterfaceIsUsedForTheBootstrap) {
   EXPECT_EQ(job_from_environment().interface, "");
   settings().set("TUTTI_INTERFACE", "eth0");
   EXPECT_EQ(job_from_environment().interface, "eth0");
@@ -222,8 +222,8 @@ TEST_F(JobTest, TheLauncherProvidesTheLocalRank) {
   EXPECT_EQ(known(0, 4).local_rank, std::nullopt);
 }
 
-// Half of the variables may be set for another purpose.
-TEST_F(JobTest, WhatTheCallerKnowsIsNotLookedFor) {
+// Some of the variables may have been set for another purpose.
+TEST_F(JobTest, GivenValuesAreNotReadFromTheEnvironment) {
   set("WORLD_SIZE", "7");
   set("MASTER_PORT", "nonsense");
   const Job job = job_from_environment(
@@ -242,7 +242,7 @@ TEST_F(JobTest, WhatTheCallerKnowsIsNotLookedFor) {
       "/mine");
 }
 
-TEST_F(JobTest, WhatTheCallerDoesNotKnowIsLookedFor) {
+TEST_F(JobTest, MissingValuesAreReadFromTheEnvironment) {
   set_ranks(0, 7);
   set("TORCHELASTIC_RUN_ID", "none");
   const Job job = job_from_environment({.rank = 1, .size = 3});

@@ -1,4 +1,4 @@
-// Tests failures of joining: crowds, and lack of descriptors.
+// Tests joining with many ranks at once, and with too few descriptors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -29,7 +29,7 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-// An acceptor and its clients, each progressed by hand.
+// An acceptor and its clients. The test progresses each of them by hand.
 class Door {
  public:
   explicit Door(int world_size) : connector_("key", world_size) {
@@ -77,7 +77,7 @@ class Door {
   std::vector<std::string> failed_;
 };
 
-// All ranks of a large world at once are not strangers to be dropped.
+// All ranks of a large world connect at once. They must not be dropped like strangers.
 TEST(Crowd, AllRanksOfALargeWorldGetIn) {
   constexpr int kWorld = 1000;
   constexpr int kTurns = 3000;
@@ -85,7 +85,7 @@ TEST(Crowd, AllRanksOfALargeWorldGetIn) {
   Door door(kWorld);
   for (int rank = 1; rank < kWorld; ++rank) door.knock(rank, kWorld);
   for (int turn = 0; turn < 100; ++turn)
-    door.turn_acceptor();  // no client has identified itself yet
+    door.turn_acceptor();  // no client has identified itself so far
   for (int turn = 0; turn < kTurns && door.opened() < kWorld - 1; ++turn) {
     door.turn_connector();
     door.turn_acceptor();
@@ -94,7 +94,7 @@ TEST(Crowd, AllRanksOfALargeWorldGetIn) {
   EXPECT_EQ(door.opened(), kWorld - 1);
 }
 
-// A rank that is dropped before the verdict has exceeded the acceptor's limit, and tries again.
+// A rank that is dropped before the verdict exceeded the limit of the acceptor. It must try again.
 TEST(Crowd, DroppedRanksTryAgain) {
   Fd listener = listen_on(resolve("127.0.0.1", 0).front());
   PeerInfo peer;
@@ -124,8 +124,8 @@ TEST(Crowd, DroppedRanksTryAgain) {
   EXPECT_EQ(failure, "");
 }
 
-// Runs `body` in a child process with room for `free` more descriptors; the limit is a hard one if
-// `hard`. The child exits with 0.
+// Runs `body` in this process, which may open `free` more descriptors, and exits with 0. With
+// `hard`, the process cannot raise this limit.
 template <typename Body>
 [[noreturn]] void with_few_descriptors(rlim_t free, bool hard, const Body& body) {
   const auto lowest_free = static_cast<rlim_t>(Fd(::dup(0)).get());
@@ -140,7 +140,7 @@ template <typename Body>
 }
 
 // The undefined-behaviour sanitizer, which runs with the address sanitizer, inspects objects
-// through a pipe and reports errors if there is no descriptor for it.
+// through a pipe. Without a descriptor for it, it reports errors.
 #ifdef __SANITIZE_ADDRESS__
 constexpr bool kSanitizerNeedsDescriptors = true;
 #else
@@ -177,7 +177,7 @@ TEST_F(Descriptors, ExhaustionIsThisRanksOwnError) {
               "open files.*ulimit -n");
 }
 
-TEST_F(Descriptors, ExhaustionKeepsRankZeroFromWaitingInVain) {
+TEST_F(Descriptors, ExhaustionDoesNotLetRankZeroWaitInVain) {
   const auto body = [] {
     LocalRendezvous rendezvous;
     try {
@@ -190,7 +190,8 @@ TEST_F(Descriptors, ExhaustionKeepsRankZeroFromWaitingInVain) {
               "connections to 99 ranks.*Too many open files.*ulimit -n");
 }
 
-// The acceptor has room for one: the others wait in the queue, and none is lost.
+// The acceptor has a descriptor for one client. The others must wait in the queue, and none may be
+// lost.
 TEST_F(Descriptors, ExhaustionOnAcceptMakesNobodyFail) {
   if (kSanitizerNeedsDescriptors) GTEST_SKIP() << kNoneLeft;
   constexpr int kGuests = 10;
@@ -221,7 +222,7 @@ TEST(Master, KnownHereAsLoopbackIsHiddenFromOthers) {
   EXPECT_TRUE(is_hidden_by_loopback("node7", "node7.cluster", at("127.0.1.1")));
   EXPECT_FALSE(is_hidden_by_loopback("node7.a", "node7.b", at("127.0.1.1")));
   EXPECT_FALSE(is_hidden_by_loopback("node7", "node7", at("10.0.0.1")));
-  EXPECT_FALSE(is_hidden_by_loopback("node8", "node7", at("127.0.1.1")));  // an alias on purpose
+  EXPECT_FALSE(is_hidden_by_loopback("node8", "node7", at("127.0.1.1")));  // an intended alias
   EXPECT_FALSE(is_hidden_by_loopback("localhost", "localhost", at("127.0.0.1")));
   EXPECT_FALSE(is_hidden_by_loopback("127.0.0.1", "node7", at("127.0.0.1")));
 }
@@ -237,7 +238,7 @@ TEST(Table, StoresOnlyDifferencesToThePreviousRank) {
   EXPECT_LE(bytes(11) - bytes(1), 10 * 40);
 }
 
-TEST(Table, SurvivesTheWayToTheOthers) {
+TEST(Table, IsEqualAfterItWasSent) {
   std::vector<PeerInfo> peers(5);
   for (int rank = 0; rank < 5; ++rank) {
     peers[rank].host = rank < 2 || rank == 4 ? "a" : "b";

@@ -1,5 +1,4 @@
-// Tests hundreds of ranks that find each other, make a call and leave, with few descriptors on rank
-// 0.
+// Tests hundreds of ranks that meet, make a call and leave, while rank 0 has few descriptors.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -25,13 +24,13 @@ namespace {
 
 constexpr int kRanks = 512;
 constexpr int kMostHeld = 32;
-// Descriptor limit of rank 0: enough for its children, the ranks that it holds and those in the
-// handshake, and far below the number of ranks.
+// Descriptor limit of rank 0. It suffices for its children, for the ranks that it holds and for
+// those in the handshake, but is far below the number of ranks.
 constexpr rlim_t kDescriptors = 200;
 constexpr std::chrono::minutes kInitTimeout{4};
 
-// A pipe by which processes wait for each other: wait() returns when all have called it or ended.
-// With few cores the last process runs long after the first one has its result.
+// A barrier of processes, implemented by a pipe: wait() returns when each process has called it or
+// has ended. With few cores, the last process runs long after the first one has its result.
 class Finish {
  public:
   Finish() {
@@ -57,9 +56,9 @@ void expect_few_messages(const InitStats& stats, const Job& job) {
               kRanks, stats.seconds, static_cast<unsigned long>(stats.all.messages),
               static_cast<unsigned long>(stats.all.bytes), stats.most_held);
   std::fflush(stdout);
-  // A rank's first connection carries five messages: three of the handshake, its arrival and its
-  // release. Its link carries five: three of the handshake, the table (the only message that grows
-  // with the job) and a confirmation.
+  // The first connection of a rank carries five messages: three of the handshake, its arrival and
+  // its release. Its link also carries five: three of the handshake, the table, and a confirmation.
+  // Only the table grows with the job.
   EXPECT_LE(stats.all.messages, 10 * (kRanks - 1));
   EXPECT_LE(stats.all.bytes, kRanks * (kRanks * 50 + 2000));
   EXPECT_LE(stats.most_held, job.fanout + kMostHeld);

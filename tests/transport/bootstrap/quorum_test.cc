@@ -8,8 +8,8 @@
 namespace tutti::bootstrap {
 namespace {
 
-// Returns true if the ranks in `present` (bits), which reach each other, may decide when those in
-// `ended` have ended.
+// Returns true if the ranks in `present` may decide when those in `ended` have ended. Both are sets
+// of bits; all ranks in `present` reach each other.
 bool decides(int size, unsigned present, unsigned ended) {
   std::vector<int> members(static_cast<size_t>(size));
   std::iota(members.begin(), members.end(), 0);
@@ -19,8 +19,8 @@ bool decides(int size, unsigned present, unsigned ended) {
       .decides();
 }
 
-// Whichever ranks have ended, at most one of two disjoint sets decides.
-TEST(Quorum, MeetsEveryOtherUnlessItsMembersHaveEnded) {
+// At most one of two disjoint sets may decide, whichever ranks have ended.
+TEST(Quorum, IntersectsEveryOtherQuorumUnlessMembersHaveEnded) {
   for (int size = 1; size <= 7; ++size) {
     const unsigned all = (1U << size) - 1;
     for (unsigned one = 0; one <= all; ++one) {

@@ -1,4 +1,4 @@
-// Tests data connections over several networks, represented by addresses of the loopback network.
+// Tests data connections over several networks (rails). Loopback addresses stand for the networks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ constexpr int kLanes = 5;
 
 std::string address_of_rail(int rail) { return cat("127.0.0.", rail + 1); }
 
-// Ranks that meet at rail 0, each with this many rails.
+// Returns jobs of ranks that meet on rail 0. Rank r has rails[r] rails.
 std::vector<Job> jobs_with_rails(LocalRendezvous& meeting, const std::vector<int>& rails) {
   std::vector<Job> jobs;
   for (size_t rank = 0; rank < rails.size(); ++rank) {
@@ -35,7 +35,7 @@ std::vector<Job> jobs_with_rails(LocalRendezvous& meeting, const std::vector<int
   return jobs;
 }
 
-TEST(Rails, CarryLanesInTurnsAsFarAsBothRanksHaveThem) {
+TEST(Rails, CarryLanesInTurnIfBothRanksHaveThem) {
   const std::vector<int> rails = {2, 3, 3, 1};
   const auto ranks = static_cast<int>(rails.size());
   LocalRendezvous meeting;
@@ -63,7 +63,8 @@ TEST(Rails, CarryLanesInTurnsAsFarAsBothRanksHaveThem) {
   for (const auto& error : errors) EXPECT_FALSE(error.has_value()) << error->what();
 }
 
-// Connections that replace a silent one avoid its rail. Later connections avoid it too.
+// If a connection over a rail is silent, the connection that replaces it, and later ones, use
+// another rail.
 TEST(Rails, SilentRailsArePassedOver) {
   LocalRendezvous meeting;
   Barrier done(2);
@@ -99,7 +100,7 @@ TEST(Rails, MissingRailsAreNamed) {
   }
 }
 
-// Packets from a loopback address do not reach the documentation network.
+// Packets from a loopback address do not reach addresses of the documentation network.
 TEST(Rails, LostConnectionsNameBothAddresses) {
   using namespace bootstrap;
   PeerInfo peer;

@@ -18,7 +18,7 @@
 
 namespace tutti::testing {
 
-// Time limit of a test's waits.
+// How long a test waits at most.
 inline constexpr std::chrono::seconds kPatience{20};
 
 class RecordingClient final : public ControlClient {
@@ -54,7 +54,7 @@ class RecordingClient final : public ControlClient {
     std::lock_guard lock(mutex_);
     return error_.has_value();
   }
-  // Returns the first error; throws if none arrives.
+  // Returns the first error. Throws if none arrives in time.
   Error wait_for_abort() {
     std::unique_lock lock(mutex_);
     wait(lock, "an abort", [&] { return error_.has_value(); });
@@ -65,7 +65,8 @@ class RecordingClient final : public ControlClient {
     wait(lock, "an answer", [&] { return answers_.contains({rank, call}); });
     return answers_[{rank, call}];
   }
-  // A question may be lost while the channel is repaired: it is repeated, as callers do.
+  // Repeats the question until it is answered, as callers do, because it may be lost while the
+  // channel is repaired.
   void ask_until_answered(Control& control, uint64_t communicator, int rank) {
     constexpr std::chrono::milliseconds kAskAgain{20};
     const Deadline deadline = Deadline::after(kPatience);
@@ -103,7 +104,7 @@ class RecordingClient final : public ControlClient {
   std::map<std::pair<int, int>, ByteStream> opened_;
 };
 
-// A client that is attached to the control channel during the object's lifetime.
+// A client that is attached to the control channel as long as this object exists.
 class AttachedClient {
  public:
   AttachedClient(Control& control, uint64_t communicator, std::vector<int> members)
@@ -128,7 +129,7 @@ inline std::vector<int> everybody(int size) {
   return ranks;
 }
 
-// Waits until every rank of the test has arrived; ranks are threads.
+// A barrier for ranks that are threads.
 class Barrier {
  public:
   explicit Barrier(int ranks) : ranks_(ranks) {}

@@ -1,4 +1,4 @@
-// Tests ranks that look for rank 0 and find another program on its port, or another job.
+// Tests ranks that search for rank 0, and find another program or another job on its port.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -23,7 +23,8 @@ using namespace bootstrap;  // NOLINT(google-build-using-namespace)
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// The job described by torchrun, whose store listens on the port before `first_port`.
+// Returns the job that torchrun describes. torchrun's store listens on the port before
+// `first_port`.
 Job torchruns_job(int rank, int size, uint16_t first_port) {
   const std::array<std::pair<const char*, std::string>, 6> variables = {
       {{"RANK", cat(rank)},
@@ -40,7 +41,7 @@ Job torchruns_job(int rank, int size, uint16_t first_port) {
   return job;
 }
 
-// Returns the error of Control::connect(); empty if it succeeds.
+// Returns the error of Control::connect(), or "" if it succeeds.
 std::string failure_of(const Job& job) {
   try {
     Control::connect(job);
@@ -52,7 +53,7 @@ std::string failure_of(const Job& job) {
 
 const auto kJoin = [](const Job& job) { Control::connect(job); };
 
-// A process that had the port before rank 0 started.
+// A process that listened on the port before rank 0 started.
 class PortHolder {
  public:
   enum class Manner { silent, garbage, closing, other_version, half_a_word, refusing };
@@ -60,7 +61,7 @@ class PortHolder {
   explicit PortHolder(Manner manner) : manner_(manner), listener_(rendezvous_.release_listener()) {
     if (manner != Manner::silent) thread_ = std::jthread([this] { serve(); });
   }
-  ~PortHolder() { ::shutdown(listener_.get(), SHUT_RDWR); }  // which ends accept()
+  ~PortHolder() { ::shutdown(listener_.get(), SHUT_RDWR); }  // this ends accept()
   uint16_t port() const { return rendezvous_.port(); }
 
  private:
@@ -79,7 +80,7 @@ class PortHolder {
       }
     }
   }
-  // Refuses a guest with a message that rank 0 could send, but without a proof that the sender
+  // Refuses a client with a message that rank 0 might send, but without a proof that the sender
   // knows the key.
   static void refuse(int guest) {
     const Challenge challenge = make_challenge();
@@ -93,13 +94,13 @@ class PortHolder {
   const Manner manner_;
   LocalRendezvous rendezvous_;
   const Fd listener_;
-  std::vector<Fd> guests_;  // connections that still wait for the others
+  std::vector<Fd> guests_;  // connections that are kept open
   std::jthread thread_;
 };
 
 class TorchrunsPort : public ::testing::TestWithParam<PortHolder::Manner> {};
 
-TEST_P(TorchrunsPort, AnotherProgramsPortIsPassedOver) {
+TEST_P(TorchrunsPort, AnotherProgramsPortIsSkipped) {
   const PortHolder squatter(GetParam());
   std::vector<Job> jobs;
   for (const int rank : {2, 1, 0}) jobs.push_back(torchruns_job(rank, 3, squatter.port()));
@@ -121,7 +122,7 @@ TEST(TorchrunsPorts, OccupiedPortsAreNamed) {
                                      HasSubstr("Address already in use")));
 }
 
-// Only rank 0 can provide its key.
+// Only rank 0 can prove that it knows the key.
 TEST(TorchrunsPorts, MayBelongToAnotherJobsRankZero) {
   LocalRendezvous other;
   auto other_zero = std::async(std::launch::async, [job = other.job(0, 2)] { kJoin(job); });
@@ -134,8 +135,8 @@ TEST(TorchrunsPorts, MayBelongToAnotherJobsRankZero) {
   other_zero.get();
 }
 
-// Rank 0 of an earlier start, which ends a moment later.
-TEST(Address, AnEarlierStartMayStillHaveIt) {
+// Rank 0 of an earlier start has the address, and ends a moment later.
+TEST(Address, MayStillBelongToAnEarlierStart) {
   Fd listener = listen_on(resolve("127.0.0.1", 0).front());
   const uint16_t port = local_address(listener.get()).port();
   auto one = std::async(std::launch::async, [job = local_job(1, 2, port, "token")] { kJoin(job); });
@@ -153,8 +154,8 @@ TEST(Address, AnEarlierStartMayStillHaveIt) {
   one.get();
 }
 
-// Any of the ports may have been assigned to another rank of the job, which also knows the token.
-TEST(TorchrunsPorts, MayBelongToARankThatIsNotRankZero) {
+// A port may have been assigned to another rank of the job, which knows the token too.
+TEST(TorchrunsPorts, MayBelongToARankOtherThanRankZero) {
   LocalRendezvous rendezvous;
   const std::vector<Job> jobs = {rendezvous.job(0, 2), rendezvous.job(1, 2)};
   Barrier both(2);

@@ -12,7 +12,8 @@ namespace {
 
 using Pairs = std::vector<std::pair<size_t, size_t>>;
 
-// `hosts`: a letter per member, lower case if it has left. Returns the members that stay.
+// `hosts` has a letter for the host of each member, in lower case if the member has left. Returns
+// the members that stay; '.' stands for the others.
 std::string left(const std::string& hosts, const Pairs& broken) {
   std::vector<bool> living;
   std::vector<std::string> names;
@@ -48,9 +49,9 @@ TEST(Separation, RemovesTheSmallerSideOfACut) {
   EXPECT_EQ(left("ABCDE", {{0, 2}, {0, 3}, {0, 4}, {1, 2}, {1, 3}, {1, 4}}), "..CDE");
 }
 
-TEST(Separation, PassesOverThoseThatHaveGone) { EXPECT_EQ(left("AABbCC", {{3, 4}}), "AAB.CC"); }
+TEST(Separation, IgnoresMembersThatHaveLeft) { EXPECT_EQ(left("AABbCC", {{3, 4}}), "AAB.CC"); }
 
-TEST(Separation, RemovesTheLaterOfTwoOnOneHost) { EXPECT_EQ(left("AAA", {{2, 1}}), "AA."); }
+TEST(Separation, RemovesTheLaterOfTwoRanksOnOneHost) { EXPECT_EQ(left("AAA", {{2, 1}}), "AA."); }
 
 }  // namespace
 }  // namespace tutti::bootstrap

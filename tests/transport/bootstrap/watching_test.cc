@@ -1,4 +1,5 @@
-// Tests watching a job from outside: authorization, information, and the limits of a watcher.
+// Tests watching a job from outside: authorization, the information that is returned, and what a
+// watcher cannot do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +32,7 @@ using tutti::testing::run_ranks;
 constexpr uint64_t kWorld = 1;
 constexpr int kRanks = 7;
 
-// A client whose activity identifies its rank.
+// A client that reports an activity, which depends on its rank.
 class BusyClient final : public ControlClient {
  public:
   explicit BusyClient(int rank) : rank_(rank) {}
@@ -55,7 +56,7 @@ class BusyClient final : public ControlClient {
   const int rank_;
 };
 
-// Each rank has a busy communicator; rank 0 then watches the job as a stranger would.
+// Each rank has a busy communicator. Rank 0 then watches the job as an outside process would.
 void watch(const std::function<void(Job& job, Control& control)>& look) {
   Barrier attached(kRanks);
   Barrier done(kRanks);
@@ -107,7 +108,7 @@ TEST(Watching, AnyRankReportsAll) {
   });
 }
 
-TEST(Watching, TakesTheToken) {
+TEST(Watching, RequiresTheToken) {
   watch([](Job& job, Control& control) {
     try {
       watch_from(control, 0, job.token + "?");
@@ -120,8 +121,8 @@ TEST(Watching, TakesTheToken) {
   });
 }
 
-// Otherwise a client that knows the token but skips TLS would be answered in plain text.
-TEST(Watching, TokensEncryptIt) {
+// Without this, a client that knows the token but does not use TLS would be answered in plain text.
+TEST(Watching, TokensRequireEncryption) {
   watch([](Job& job, Control& control) {
     Fd socket;
     ASSERT_EQ(try_connect(address_of(control, 2), Deadline::after(kPatience), socket), 0);
@@ -131,7 +132,7 @@ TEST(Watching, TokensEncryptIt) {
   });
 }
 
-TEST(Watching, ServesAFewAtATime) {
+TEST(Watching, ServesAFewWatchersAtOnce) {
   watch([](Job& job, Control& control) {
     std::vector<JobWatch> watches;
     for (size_t i = 0; i < Watchers::kMost; ++i) {
@@ -145,14 +146,14 @@ TEST(Watching, ServesAFewAtATime) {
       try {
         EXPECT_THAT(watch_from(control, 0, job.token).look(), SizeIs(kRanks));
         break;
-      } catch (const Error&) {  // it has not yet detected that one has left
+      } catch (const Error&) {  // the rank has not yet noticed that a watcher has left
       }
     }
     EXPECT_FALSE(deadline.passed());
   });
 }
 
-// Watchers' messages are not the tree's: they can neither abort nor declare deaths.
+// A watcher cannot send messages of the tree: it can neither abort nor report deaths.
 TEST(Watching, WatchersCanDoNothingElse) {
   watch([](Job& job, Control& control) {
     for (const std::string& frame :

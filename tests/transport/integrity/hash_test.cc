@@ -37,7 +37,7 @@ TEST(IntegrityHash, AllInstructionSetsGiveTheSame) {
   }
 }
 
-// Known values, so that another xxHash library or version cannot give other hashes unnoticed.
+// Compares with known hashes, so that another library or version of xxHash is noticed.
 TEST(IntegrityHash, MatchesXxh3) {
   EXPECT_EQ(integrity_hash({}), 0x2d06800538d394c2U);
   EXPECT_EQ(integrity_hash(std::as_bytes(std::span("abc", 3))), 0x78af5f94892f3950U);

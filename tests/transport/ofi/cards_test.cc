@@ -1,4 +1,4 @@
-// Tests which libfabric network card a rank uses on hosts with several.
+// Tests which of several network cards a rank uses with libfabric.
 #include "transport/ofi/cards.h"
 
 #include <arpa/inet.h>
@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Results of fi_getinfo(), and the system's files about the cards.
+// Results of fi_getinfo(), and files of the system about the cards.
 class Cards : public ::testing::Test {
  protected:
   Cards() : sys_(fs::path(::testing::TempDir()) / cat("cards-", ::getpid())) {
@@ -90,15 +90,15 @@ class Cards : public ::testing::Test {
 
 constexpr const char* kElsewhere = "4080-4095";
 
-TEST_F(Cards, NoneWhereThereIsNone) { EXPECT_EQ(chosen({}), "none"); }
+TEST_F(Cards, NoneIsChosenIfThereIsNone) { EXPECT_EQ(chosen({}), "none"); }
 
-TEST_F(Cards, BesideTheProcessorsOfARank) {
+TEST_F(Cards, TheCardNearTheRanksProcessorsIsChosen) {
   add_efa("far", 0x10, kElsewhere);
   add_efa("near", 0xa0, beside_this_process());
   for (const int local_rank : {0, 1, 7}) EXPECT_EQ(chosen({.local_rank = local_rank}), "near");
 }
 
-TEST_F(Cards, EquallyNearAreTakenInTurn) {
+TEST_F(Cards, EquallyNearCardsAreUsedInTurn) {
   add_efa("a", 0x10, beside_this_process());
   add_efa("far", 0x20, kElsewhere);
   add_efa("b", 0x30, cat(own_cpu_, "-4095"));
@@ -107,27 +107,27 @@ TEST_F(Cards, EquallyNearAreTakenInTurn) {
   EXPECT_EQ(chosen({.local_rank = 2}), "a");
 }
 
-TEST_F(Cards, CardsOfUnknownPlaceAreTakenInTurnToo) {
+TEST_F(Cards, CardsAtUnknownPlacesAreUsedInTurn) {
   add_efa("a", 0x10, "");
   add("efa", "b");
   EXPECT_EQ(chosen({.local_rank = 4}), "a");
   EXPECT_EQ(chosen({.local_rank = 5}), "b");
 }
 
-TEST_F(Cards, KnownToBeElsewhereAreTakenLast) {
+TEST_F(Cards, CardsElsewhereAreUsedLast) {
   add_efa("far", 0x10, kElsewhere);
   add("efa", "somewhere");
   EXPECT_EQ(chosen({.local_rank = 0}), "somewhere");
 }
 
-TEST_F(Cards, CardsOfTheSameNameAreOne) {
+TEST_F(Cards, CardsOfTheSameNameAreOneCard) {
   add_efa("a", 0x10, beside_this_process());
   add_efa("a", 0x10, beside_this_process());
   add_efa("b", 0x20, beside_this_process());
   EXPECT_EQ(chosen({.local_rank = 1}), "b");
 }
 
-TEST_F(Cards, InterfacesByTheAddressThatLeadsToTheOthers) {
+TEST_F(Cards, TheInterfaceWithTheRouteToTheOthersIsChosen) {
   add_ip("lo", "127.0.0.1");
   add_ip("eth0", "10.0.0.1");
   add_ip("eth1", "10.1.0.1");
@@ -137,7 +137,7 @@ TEST_F(Cards, InterfacesByTheAddressThatLeadsToTheOthers) {
   EXPECT_EQ(chosen({.local_rank = 1}), "eth0") << "all ranks the same: they may be two networks";
 }
 
-TEST_F(Cards, LoopbackLeadsToNobodyElse) {
+TEST_F(Cards, LoopbackHasNoRouteToOthers) {
   add_ip("lo", "127.0.0.1");
   EXPECT_EQ(chosen({.address = "10.0.0.1"}), "none");
   EXPECT_EQ(chosen({}), "lo");

@@ -1,4 +1,4 @@
-// Tests memory that others read in place: allocation, release, and look-up by others.
+// Tests memory that other ranks read in place: allocation, release, and how other ranks find it.
 #include "transport/shm/heap.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ namespace {
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 
-// A file shared by ranks, and its mapping here.
+// A file that ranks share, mapped in this process.
 class SharedFile {
  public:
   explicit SharedFile(uint64_t bytes) {
@@ -87,7 +87,7 @@ class HeapTest : public ::testing::Test {
   shm::PeerMemory peers_{shared_.file()};
 };
 
-// Runs `body` in a child process with only `left` bytes of address space left.
+// Runs `body` in a child process that has only `left` more bytes of address space.
 void with_addresses(uint64_t left, const std::function<bool()>& body) {
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -104,7 +104,7 @@ void with_addresses(uint64_t left, const std::function<bool()>& body) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-TEST_F(HeapTest, TakesMemoryOnlyForWhatIsHandedOutAndTouched) {
+TEST_F(HeapTest, UsesMemoryOnlyForAllocationsThatAreTouched) {
   EXPECT_EQ(shared_.bytes_in_use(), 0u);
   std::byte* const first = heap_.allocate(100'000);
   std::byte* const second = heap_.allocate(1);
@@ -126,7 +126,7 @@ TEST_F(HeapTest, TakesMemoryOnlyForWhatIsHandedOutAndTouched) {
   heap_.free(all);
 }
 
-TEST_F(HeapTest, TakesAddressesOnlyForWhatIsHandedOut) {
+TEST_F(HeapTest, UsesAddressesOnlyForAllocations) {
   EXPECT_EQ(shared_.mapped().bytes, 0u);
   std::vector<std::byte*> pieces;
   for (int i = 0; i < 40; ++i) pieces.push_back(heap_.allocate(kMiB));
@@ -136,7 +136,7 @@ TEST_F(HeapTest, TakesAddressesOnlyForWhatIsHandedOut) {
   EXPECT_EQ(shared_.mapped().bytes, 0u);
 }
 
-TEST_F(HeapTest, OthersMapWhatTheyReadAndCannotWriteIt) {
+TEST_F(HeapTest, OthersMapMemoryThatTheyReadAndCannotWriteIt) {
   std::byte* const memory = heap_.allocate(8192);
   std::byte* const elsewhere = heap_.allocate(32 * kMiB);
   memory[5000] = std::byte{42};
@@ -150,7 +150,7 @@ TEST_F(HeapTest, OthersMapWhatTheyReadAndCannotWriteIt) {
   heap_.free(elsewhere);
 }
 
-TEST_F(HeapTest, FindsWhatIsInOneSegmentWhole) {
+TEST_F(HeapTest, FindsRangesThatAreInOneSegment) {
   EXPECT_FALSE(find(nullptr, 1).has_value());
   std::byte* const memory = heap_.allocate(32 * kMiB);
   std::byte* const more = heap_.allocate(8192);
@@ -166,7 +166,7 @@ TEST_F(HeapTest, FindsWhatIsInOneSegmentWhole) {
   heap_.free(more);
 }
 
-TEST_F(HeapTest, OthersSeeWhatIsThereNowWhateverWasThereBefore) {
+TEST_F(HeapTest, OthersSeeTheCurrentContents) {
   for (const size_t bytes : {kMiB, 8 * kMiB, kMiB, 32 * kMiB}) {
     std::byte* const memory = heap_.allocate(bytes);
     memory[bytes - 1] = static_cast<std::byte>(bytes / kMiB);
@@ -177,17 +177,17 @@ TEST_F(HeapTest, OthersSeeWhatIsThereNowWhateverWasThereBefore) {
   }
 }
 
-TEST_F(HeapTest, AdoptsWholePagesAndGivesThemBack) {
-  constexpr size_t kBytes = 40 * kMiB;  // is moved in several parts
+TEST_F(HeapTest, AdoptsWholePagesAndReturnsThem) {
+  constexpr size_t kBytes = 40 * kMiB;  // so long that it is moved in several parts
   std::vector<std::byte> room(kBytes + 4096);
   const size_t into_page = reinterpret_cast<uintptr_t>(room.data()) % 4096;
-  // Starts and ends within a page.
+  // The range starts and ends within a page.
   const std::span<std::byte> memory = std::span(room).subspan(into_page == 0 ? 100 : 0, kBytes);
   for (size_t i = 0; i + sizeof(i) <= kBytes; i += sizeof(i)) {
     std::memcpy(&memory[i], &i, sizeof(i));
   }
   const std::vector<std::byte> before(memory.begin(), memory.end());
-  // Avoids the per-byte cost of sanitizers and debuggers.
+  // Compares by memcmp(), because sanitizers and debuggers make a loop over bytes slow.
   const auto is_as_before = [&] { return std::memcmp(memory.data(), before.data(), kBytes) == 0; };
   const uint64_t number = heap_.adopt(memory);
   EXPECT_TRUE(is_as_before());
@@ -205,7 +205,7 @@ TEST_F(HeapTest, AdoptsWholePagesAndGivesThemBack) {
   EXPECT_EQ(shared_.mapped().writable, 0u);
 }
 
-TEST_F(HeapTest, RefusesWhatIsNotPlainMemory) {
+TEST_F(HeapTest, RefusesMemoryThatIsNotPlain) {
   constexpr size_t kBytes = 16 << 10;
   void* shared = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(shared, MAP_FAILED);
@@ -218,13 +218,14 @@ TEST_F(HeapTest, RefusesWhatIsNotPlainMemory) {
   heap_.release(0);
 }
 
-// By memcmp, to avoid the per-byte cost of sanitizers and debuggers.
+// Returns true if all bytes have this value. Uses memcmp(), because sanitizers and debuggers make a
+// loop over bytes slow.
 bool all_are(std::span<const std::byte> bytes, int value) {
   return bytes.front() == static_cast<std::byte>(value) &&
          std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
 }
 
-// Private memory, unmapped at the end.
+// Private memory that is unmapped when this object is destroyed.
 class Pages {
  public:
   explicit Pages(size_t bytes, void* at = nullptr) : bytes_(bytes) {
@@ -260,7 +261,7 @@ TEST_F(HeapTest, RefusesLockedMemory) {
   heap_.release(number);
 }
 
-TEST_F(HeapTest, AChildOfForkWritesToPagesOfItsOwn) {
+TEST_F(HeapTest, AChildOfForkWritesToItsOwnPages) {
   constexpr size_t kBytes = 40 * kMiB;
   std::vector<std::byte> memory(kBytes, std::byte{7});
   const uint64_t number = heap_.adopt(memory);
@@ -301,7 +302,7 @@ TEST_F(HeapTest, DetectsMemoryThatWasUnmappedAndReplaced) {
   EXPECT_EQ(shared_.bytes_in_use(), 0U);
 }
 
-TEST_F(HeapTest, AdoptsWhatIsMappedWhereSomethingWasAdoptedBefore) {
+TEST_F(HeapTest, AdoptsNewMappingsAtAddressesAdoptedBefore) {
   constexpr size_t kBytes = 4 * kMiB;
   Pages pages(kBytes);
   std::byte* const address = pages.data();
@@ -320,7 +321,7 @@ TEST_F(HeapTest, AdoptsWhatIsMappedWhereSomethingWasAdoptedBefore) {
   EXPECT_EQ(next.data()[100], std::byte{42});
 }
 
-TEST_F(HeapTest, LeavesWhatItsOwnerHasUnmappedInPart) {
+TEST_F(HeapTest, IgnoresMemoryThatItsOwnerHasPartlyUnmapped) {
   constexpr size_t kBytes = 40 * kMiB;
   const Pages pages(kBytes);
   std::memset(pages.data(), 7, kBytes);
@@ -335,7 +336,7 @@ TEST_F(HeapTest, LeavesWhatItsOwnerHasUnmappedInPart) {
   EXPECT_EQ(shared_.mapped().writable, 0U);
 }
 
-TEST_F(HeapTest, ExhaustedAddressesAllocateAdoptAndLoseNothing) {
+TEST_F(HeapTest, NothingIsLostIfAddressesAreExhausted) {
   constexpr size_t kBytes = 40 * kMiB;
   std::vector<std::byte> memory(kBytes, std::byte{7});
   with_addresses(8 * kMiB, [&] {
@@ -353,7 +354,7 @@ TEST_F(HeapTest, ExhaustedAddressesAllocateAdoptAndLoseNothing) {
   });
 }
 
-TEST_F(HeapTest, ExhaustedAddressesMakeOthersReadACopy) {
+TEST_F(HeapTest, OthersReadACopyIfAddressesAreExhausted) {
   std::byte* const memory = heap_.allocate(32 * kMiB);
   memory[12345] = std::byte{42};
   const auto place = find(memory + 12345, 1);
@@ -377,8 +378,8 @@ TEST_F(HeapTest, AChildOfForkTakesNothingFromItsParent) {
   heap_.free(memory);
 }
 
-// A thousand ranks of a host: their reservations are part of the file, not of memory or address
-// space.
+// There are a thousand ranks on a host. Their reservations take space in the file, but neither
+// memory nor addresses.
 TEST(Heaps, ManyRanksHaveMoreRoomThanMachinesHave) {
   constexpr int kRanks = 1000;
   constexpr uint64_t kStart = 12345;
@@ -404,7 +405,7 @@ TEST(Heaps, ManyRanksHaveMoreRoomThanMachinesHave) {
   EXPECT_LE(shared.mapped().bytes, 8 * kGiB);
 }
 
-TEST(Heaps, KeepToALimitOnFiles) {
+TEST(Heaps, ObserveALimitOnFiles) {
   with_addresses(kGiB, [] {
     const auto limit = [](uint64_t bytes) {
       const rlimit wanted{.rlim_cur = bytes, .rlim_max = RLIM_INFINITY};

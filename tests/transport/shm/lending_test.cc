@@ -1,4 +1,4 @@
-// Tests messages read in place: lent, taken back, and revoked during a read.
+// Tests messages that are read in place: lending, returning, and revoking during a read.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -47,7 +47,7 @@ class Lending : public ::testing::Test {
   std::vector<std::unique_ptr<ShmTransport>> ranks_;
 };
 
-TEST_F(Lending, ReadersSeeTheSendersMemoryAndItComesBackWhenAllHaveReadIt) {
+TEST_F(Lending, ReadersSeeTheSendersMemoryUntilAllHaveReadIt) {
   constexpr size_t kBytes = 10'000;
   std::byte* const data = heap_.allocate(kBytes);
   std::memset(data, 7, kBytes);
@@ -56,7 +56,7 @@ TEST_F(Lending, ReadersSeeTheSendersMemoryAndItComesBackWhenAllHaveReadIt) {
   ASSERT_TRUE(ranks_[0]->can_lend(peers, payload));
   const int loan = ranks_[0]->lend(peers, 0, {.call = 1, .bytes = kBytes}, payload);
   ASSERT_GE(loan, 0);
-  data[123] = std::byte{8};  // not copied: what is written now is seen
+  data[123] = std::byte{8};  // memory is not copied, so that the reader sees this change
   EXPECT_FALSE(ranks_[0]->take_back(loan));
   for (const int reader : peers) {
     ASSERT_NE(ranks_[reader]->front(0, 0), nullptr);
@@ -69,13 +69,13 @@ TEST_F(Lending, ReadersSeeTheSendersMemoryAndItComesBackWhenAllHaveReadIt) {
     EXPECT_EQ(std::to_integer<int>(data[i]), i == 123 ? 8 : 7) << i;
 }
 
-TEST_F(Lending, ReadingChangesNothing) {
+TEST_F(Lending, ReadingWritesNothing) {
   constexpr size_t kBytes = 10'000;
   std::byte* const data = heap_.allocate(kBytes);
   for (size_t i = 0; i < kBytes; ++i) data[i] = static_cast<std::byte>(i * 3);
   const std::vector<std::byte> before(data, data + kBytes);
   const std::array peers = {1};
-  for (int turn = 1; turn <= 20; ++turn) {  // more than a connection holds at a time
+  for (int turn = 1; turn <= 20; ++turn) {  // more messages than a connection holds at a time
     const int loan = ranks_[0]->lend(peers, 0, {.call = 1, .bytes = 9999}, {data + 1, 9999});
     ASSERT_GE(loan, 0);
     std::vector<std::byte> received(9999);
@@ -88,7 +88,7 @@ TEST_F(Lending, ReadingChangesNothing) {
   EXPECT_EQ(std::memcmp(data, before.data(), kBytes), 0);
 }
 
-TEST_F(Lending, WaitsWhereTheConnectionIsFull) {
+TEST_F(Lending, WaitsIfTheConnectionIsFull) {
   std::byte* const data = heap_.allocate(4096);
   const std::array peers = {1};
   std::vector<int> loans;
@@ -102,7 +102,7 @@ TEST_F(Lending, WaitsWhereTheConnectionIsFull) {
   EXPECT_GE(ranks_[0]->lend(peers, 0, {.call = 1, .bytes = 4096}, {data, 4096}), 0);
 }
 
-// Bytes of a loan, and its reader.
+// Size of a loan in bytes, and the rank that reads it.
 constexpr size_t kBytes = 32 << 10;
 constexpr std::array kReader = {1};
 
@@ -147,8 +147,8 @@ TEST_F(Lending, LaterLoansAreNotRevoked) {
   EXPECT_TRUE(ranks_[0]->take_back(loan));
 }
 
-// Whenever the loan ends during a read, the reader accepts only what was lent, and never overwrites
-// what the owner writes afterwards.
+// The loan is revoked at random moments of a read. The reader must accept only the lent contents,
+// and must never overwrite what the owner writes afterwards.
 TEST(LendingRace, ARevokedLoanIsNeverAcceptedNorWrittenTo) {
   constexpr int kTurns = 300;
   const shm::Geometry geometry(2, 2);
@@ -187,7 +187,7 @@ TEST(LendingRace, ARevokedLoanIsNeverAcceptedNorWrittenTo) {
   RecordProperty("believed", believed);
 }
 
-// The message arrives although its reader cannot map it.
+// The message must arrive although its reader cannot map the loan.
 TEST_F(Lending, UnmappableLoansAreCopied) {
   constexpr size_t kMuch = 256 << 20;
   std::byte* const data = heap_.allocate(kMuch);
@@ -216,7 +216,7 @@ TEST_F(Lending, UnmappableLoansAreCopied) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-TEST_F(Lending, FaultsStrikeLentMessagesToo) {
+TEST_F(Lending, FaultsAffectLentMessagesToo) {
   std::byte* const data = heap_.allocate(kBytes);
   const auto lend = [&](Transport& transport) {
     return transport.lend(kReader, 0, {.call = 1, .bytes = kBytes}, {data, kBytes});
@@ -239,7 +239,7 @@ TEST_F(Lending, FaultsStrikeLentMessagesToo) {
   take(kBytes);
 }
 
-TEST_F(Lending, AStalledRankLendsNothingMore) {
+TEST_F(Lending, AStalledRankStopsLending) {
   std::byte* const data = heap_.allocate(kBytes);
   Faults faults(parse_faults("stall:0:1"), 0);
   FaultTransport stalls(std::move(ranks_[0]), faults, [] {});

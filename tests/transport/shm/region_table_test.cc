@@ -17,7 +17,7 @@
 namespace tutti::shm {
 namespace {
 
-// Two ranks of one host with parts of one file.
+// Two ranks of one host. Each has a part of the same file.
 class RegionTables : public ::testing::Test {
  protected:
   static constexpr uint64_t kPart = uint64_t{64} << 20;
@@ -50,7 +50,7 @@ class RegionTables : public ::testing::Test {
   const Geometry geometry_{2, 2};
 };
 
-TEST_F(RegionTables, OthersFindWhatIsMadeUntilItIsWithdrawn) {
+TEST_F(RegionTables, OthersFindRegionsUntilTheyAreWithdrawn) {
   EXPECT_EQ(tables_[1]->find(7, 0, geometry_), nullptr);
   const auto made = tables_[0]->create(7, geometry_);
   const auto found = tables_[1]->find(7, 0, geometry_);
@@ -63,7 +63,7 @@ TEST_F(RegionTables, OthersFindWhatIsMadeUntilItIsWithdrawn) {
   EXPECT_EQ(tables_[1]->find(7, 0, geometry_), nullptr);
 }
 
-TEST_F(RegionTables, OtherProcessesFindThemToo) {
+TEST_F(RegionTables, OtherProcessesFindRegions) {
   const auto made = tables_[0]->create(7, geometry_);
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -77,8 +77,8 @@ TEST_F(RegionTables, OtherProcessesFindThemToo) {
   EXPECT_EQ(made->at<Header>(0)->detached.load(), 99u);
 }
 
-// The part has room for about thirty of these regions.
-TEST_F(RegionTables, RoomIsUsedAgainWhenAllHaveLetGo) {
+// The part of a rank has room for about thirty of these regions.
+TEST_F(RegionTables, RoomIsReusedWhenAllHaveReleasedIt) {
   const size_t last = geometry_.total_bytes() - 1;
   uint64_t memory = 0;
   for (uint64_t id = 1; id <= 200; ++id) {
@@ -96,7 +96,7 @@ TEST_F(RegionTables, RoomIsUsedAgainWhenAllHaveLetGo) {
   EXPECT_LE(bytes_of_memory(), memory) << "memory grows";
 }
 
-TEST_F(RegionTables, RoomIsNotReusedBeforeAllHaveLetGo) {
+TEST_F(RegionTables, RoomIsNotReusedBeforeAllHaveReleasedIt) {
   const size_t last = geometry_.total_bytes() - 1;
   auto region = tables_[0]->create(1, geometry_);
   const auto other = tables_[1]->find(1, 0, geometry_);
@@ -113,7 +113,7 @@ TEST_F(RegionTables, RoomIsNotReusedBeforeAllHaveLetGo) {
   EXPECT_EQ(*other->at<std::byte>(last), std::byte{1});
 }
 
-TEST_F(RegionTables, TooManyAreRefused) {
+TEST_F(RegionTables, TooManyRegionsAreRefused) {
   std::vector<std::shared_ptr<Region>> regions;
   try {
     for (uint64_t id = 1; id <= 1000; ++id) regions.push_back(tables_[0]->create(id, geometry_));

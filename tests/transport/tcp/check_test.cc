@@ -1,5 +1,5 @@
-// Tests bytes that change in transit without affecting TCP's checksum: they cause an error and are
-// never delivered.
+// Tests bytes that change in transit without a change of TCP's checksum. They must cause an error
+// and never be delivered.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,14 +22,14 @@ using testing::Network;
 using testing::swap_words;
 using testing::Talk;
 
-// Returns the message that contains this byte.
+// Returns the index of the message that contains this byte of the stream.
 size_t message_at(size_t byte, const std::vector<size_t>& sizes) {
   size_t message = 0;
   for (size_t end = kFrameBytes + sizes[0]; byte >= end;) end += kFrameBytes + sizes[++message];
   return message;
 }
 
-// All messages before the damaged one arrive, and nothing else.
+// Expects all messages before the damaged one to arrive, and no other message.
 void expect_found(Network& network, size_t message, const std::vector<size_t>& sizes) {
   Talk talk(network, sizes);
   talk.hold();
@@ -39,7 +39,8 @@ void expect_found(Network& network, size_t message, const std::vector<size_t>& s
   EXPECT_TRUE(network.lost().empty());
 }
 
-// Words are swapped in magic, version, header, hashes and payload, and across their borders.
+// Exchanges words in the magic number, version, header, hashes and payload, and across the borders
+// between them.
 TEST(CheckedConnection, FindsExchangedWordsAnywhere) {
   for (const size_t distance : {2, 6, 56}) {
     size_t found = 0;
@@ -64,7 +65,7 @@ TEST(CheckedConnection, FindsExchangedWordsAnywhere) {
         continue;
       }
       ++found;
-      // If only one byte of the two words differs, the damage may begin a byte later.
+      // If the words differ in only one byte, the damage may begin one byte later.
       const size_t message = message_at(at, kFewSizes);
       ASSERT_TRUE(talk.came() == message || talk.came() == message_at(at + 1, kFewSizes));
     }
@@ -82,7 +83,7 @@ TEST(CheckedConnection, FindsExchangedWordsInLargeMessages) {
   }
 }
 
-// Control experiment for the tests above.
+// Shows that without checks, the damage of the tests above is not detected.
 TEST(CheckedConnection, DeliversExchangedWordsWithoutChecks) {
   Network network({.checked = false, .sent = swap_words(kFrameBytes + kFrameBytes + 4, 2)});
   Talk talk(network, kFewSizes);
@@ -106,7 +107,7 @@ TEST(CheckedConnection, FindsAMessageThatIsMissingOrComesTwice) {
   expect_found(with_two, 2, sizes);
 }
 
-// The reader's system has acknowledged the damaged bytes, so they are not sent again.
+// The reader's system has acknowledged the damaged bytes, so that they are not sent again.
 TEST(CheckedConnection, FindsExchangedWordsAfterAResumeWithinTheMessage) {
   const std::vector<size_t> sizes = {30, 200, 40};
   const size_t second = kFrameBytes + 30;
@@ -126,7 +127,7 @@ TEST(CheckedConnection, FindsExchangedWordsInTheReadersPosition) {
   EXPECT_THAT(network.corrupted(), ElementsAre(HasSubstr("from which to resume")));
 }
 
-TEST(CheckedConnection, SaysWhatIsDamaged) {
+TEST(CheckedConnection, ReportsTheDamagedPart) {
   Network payload({.sent = swap_words(kFrameBytes + kFrameBytes + 4, 2)});
   expect_found(payload, 1, kFewSizes);
   EXPECT_THAT(payload.corrupted(),

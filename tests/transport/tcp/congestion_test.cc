@@ -20,8 +20,8 @@ std::string control_of(const Fd& socket) {
   return name.data();
 }
 
-// Returns the congestion control of a connection to this host after avoid_pacing(), starting from
-// `before`; empty if the system does not let us choose it.
+// Connects to this host with the congestion control `before`, and calls avoid_pacing(). Returns the
+// congestion control afterwards, or "" if the system does not allow `before`.
 std::string after(const std::string& before) {
   const LoopbackListener listener;
   const Fd writer = listener.connect();
@@ -40,7 +40,7 @@ TEST(Congestion, ConnectionsWithinAHostAreNotPaced) {
   EXPECT_NE(control, "bbr");
 }
 
-TEST(Congestion, AlgorithmsThatDoNotPaceStay) { EXPECT_EQ(after("reno"), "reno"); }
+TEST(Congestion, AlgorithmsThatDoNotPaceAreKept) { EXPECT_EQ(after("reno"), "reno"); }
 
 }  // namespace
 }  // namespace tutti

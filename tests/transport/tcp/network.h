@@ -1,6 +1,5 @@
-// Two TCP transports with a simulated network in between. The network forwards exactly as many
-// bytes between sockets as a test allows, accepts no more than it forwards, and damages bytes on
-// request.
+// Connects two TCP transports by a simulated network. The network forwards between sockets exactly
+// as many bytes as a test allows, accepts no more than it forwards, and damages bytes on request.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -42,17 +41,17 @@ struct Pair {
     inner = Fd(ends[1]);
   }
   Fd outer;
-  Fd inner;  // the network's
+  Fd inner;  // the end that the network reads and writes
 };
 
-// A change of the `size` bytes (at most 4096) from byte `at` on, in one direction.
+// Changes `size` bytes (at most 4096), beginning with byte `at`, in one direction.
 struct Damage {
   size_t at = 0;
   size_t size = 0;
   std::function<void(std::vector<std::byte>&)> change;
 };
 
-// Exchanges the 16-bit words at `at` and `distance` bytes further on.
+// Exchanges the 16-bit words at byte `at` and at byte `at` + `distance`.
 inline Damage swap_words(size_t at, size_t distance) {
   return {at, distance + 2, [distance](std::vector<std::byte>& bytes) {
             std::swap_ranges(bytes.begin(), bytes.begin() + 2,
@@ -68,7 +67,7 @@ class Cable {
   Fd take_reader() { return std::move(reader_.outer); }
   void carry_all() { left_ = SIZE_MAX; }
   void set(size_t carries) { left_ = carries; }
-  // Accepts this many bytes more than it delivers before it breaks.
+  // Before it breaks, the network accepts `bytes` more bytes than it delivers.
   void swallow(size_t bytes) { swallowed_ = bytes; }
   void damage_sent(const std::optional<Damage>& damage) { there_.damage = damage; }
   void damage_answer(const std::optional<Damage>& damage) { back_.damage = damage; }
@@ -88,7 +87,8 @@ class Cable {
     std::optional<Damage> damage;
   };
 
-  // Returns how many of the available bytes are forwarded next, and whether they are to be damaged.
+  // Returns how many of the `there` available bytes are forwarded next, and whether they are
+  // damaged.
   static std::pair<size_t, bool> next(const Way& way, size_t there) {
     if (!way.damage || way.damage->at < way.carried || way.damage->at >= way.carried + there) {
       return {there, false};
@@ -117,7 +117,7 @@ class Cable {
     swallowed_ -= static_cast<size_t>(std::max<ssize_t>(got, 0));
     return swallowed_ > 0;
   }
-  // Bytes that the network has not accepted stay unacknowledged as long as the socket exists.
+  // While the socket exists, bytes that the network has not accepted remain unacknowledged.
   void tear() {
     broken_ = true;
     ::shutdown(sender_.inner.get(), SHUT_RDWR);
@@ -137,8 +137,8 @@ struct Wiring {
   std::vector<size_t> breaks = {};  // bytes after which each connection breaks
   bool encrypted = false;
   bool checked = true;
-  std::optional<Damage> sent = {};    // on the first connection
-  std::optional<Damage> answer = {};  // on the second connection, from the reader
+  std::optional<Damage> sent = {};    // damages bytes on the first connection
+  std::optional<Damage> answer = {};  // damages bytes from the reader on the second connection
 };
 
 // The transports of a sending and a receiving rank, and the simulated connections (Cable) that the
@@ -175,16 +175,16 @@ class Network {
   bool failed() const { return !lost_.empty() || !corrupted_.empty(); }
   void swallow(size_t bytes) { swallowed_ = bytes; }
   void say_gone() { gone_ = true; }
-  // The reader gets no second connection before deliver().
+  // Keeps the second connection from the reader until deliver().
   void withhold() { withholds_ = true; }
   void deliver() { reader().accept(kSender, kLane, 1, std::move(withheld_)); }
 
-  // Progresses everything once.
+  // Progresses both ranks and all connections once.
   void turn() {
     bool moved = sender().progress();
     moved |= reader().progress();
     for (const auto& cable : cables_) moved |= cable->carry();
-    // An idle rank would sleep, and checks its connections first.
+    // An idle rank checks its connections before it sleeps.
     if (moved) return;
     for (const auto& end : ends_) end->arm(set_);
   }
@@ -238,14 +238,14 @@ class Network {
   std::vector<std::unique_ptr<Cable>> cables_;
 };
 
-// Sends messages of these sizes over a network. Every second message is sent directly from the
-// caller's memory. The reader alternately takes messages in place and reads them.
+// Sends messages of these sizes over a network. The sender sends every second message directly from
+// the caller's memory. The reader uses messages in place and copies them, in turns.
 class Talk {
  public:
   Talk(Network& network, std::vector<size_t> sizes)
       : network_(network), sizes_(std::move(sizes)), into_(*std::ranges::max_element(sizes_)) {}
 
-  // Runs until all messages have arrived or a connection fails.
+  // Progresses until all messages have arrived or a connection has failed.
   void hold() {
     const Deadline deadline = Deadline::after(kPatience);
     while (came_ < sizes_.size() && !network_.failed()) {
@@ -257,7 +257,7 @@ class Talk {
     }
   }
   size_t came() const { return came_; }
-  size_t wrong() const { return wrong_; }  // received messages with wrong contents
+  size_t wrong() const { return wrong_; }  // number of received messages with wrong contents
   bool send_next() {
     if (!send()) return false;
     ++sent_;

@@ -1,4 +1,4 @@
-// Detection of a network that disappears is tested in tests/tools/cli/rails_test.cc.
+// tests/tools/cli/rails_test.cc tests that the outage of a network is detected.
 #include "transport/tcp/outage.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kLong = 60'000'000'000;
 constexpr std::chrono::seconds kLongest{10};
 
-TEST(Outage, IsNotAReaderThatIsMerelySlow) {
+TEST(Outage, IsNotReportedForASlowReader) {
   const LoopbackListener listener;
   const Fd writer = listener.connect();
   const Fd reader = listener.accept();
@@ -34,7 +34,7 @@ TEST(Outage, IsNotAReaderThatIsMerelySlow) {
   EXPECT_EQ(outage.look(writer.get(), now + kLong, kLongest), "");
 }
 
-TEST(Outage, OtherSocketsHaveNone) {
+TEST(Outage, OtherSocketsReportNone) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
   const Fd here(ends[0]);

@@ -33,7 +33,7 @@ struct Pair {
 
 TEST(ReadySet, ContainsConnectionsWithInputOrAnEnd) {
   ReadySet ready_set;
-  std::vector<Pair> pairs(100);  // more than one question gets answers for
+  std::vector<Pair> pairs(100);  // more than one call of the system can report
   for (Pair& pair : pairs) {
     ready_set.watch(pair.here.get(), pair.ready);
     ASSERT_TRUE(pair.ready.watched);
@@ -55,7 +55,7 @@ TEST(ReadySet, ContainsConnectionsWithInputOrAnEnd) {
   EXPECT_FALSE(ready_set.is_idle(pairs[5].ready)) << "whoever receives finds the end again";
 }
 
-TEST(ReadySet, EveryConnectionHasItsTurnHoweverManyAreReady) {
+TEST(ReadySet, EveryConnectionHasItsTurn) {
   ReadySet ready_set;
   std::vector<Pair> pairs(200);
   for (Pair& pair : pairs) {
@@ -63,7 +63,7 @@ TEST(ReadySet, EveryConnectionHasItsTurnHoweverManyAreReady) {
     pair.receive_all();
     pair.say();
   }
-  // The others' bytes are never received.
+  // The bytes of the other connections are never received.
   Pair& last = pairs.back();
   int looks = 0;
   while (ready_set.is_idle(last.ready) && looks < 100) ++looks;

@@ -20,7 +20,7 @@ using testing::Network;
 using testing::Pair;
 using testing::Talk;
 
-class Resume : public ::testing::TestWithParam<bool> {};  // parameter: with integrity checks
+class Resume : public ::testing::TestWithParam<bool> {};  // parameter: true with integrity checks
 
 INSTANTIATE_TEST_SUITE_P(All, Resume, ::testing::Bool(), [](const auto& info) {
   return std::string(info.param ? "checked" : "unchecked");
@@ -53,8 +53,9 @@ TEST_P(Resume, ResumesAfterABreakAtAnyEncryptedByte) {
   }
 }
 
-// Connections break at random bytes, possibly before the reader's message on them has arrived.
-TEST_P(Resume, ResumesAgainAndAgain) {
+// Connections break at random bytes, possibly before the reader's message about its position has
+// arrived.
+TEST_P(Resume, ResumesRepeatedly) {
   std::mt19937 random(7);
   for (const bool encrypted : {false, true}) {
     for (int round = 0; round < 5; ++round) {
@@ -73,7 +74,7 @@ TEST_P(Resume, ResumesAgainAndAgain) {
   }
 }
 
-TEST(ResumedConnection, ConsidersNothingConfirmedBeforeTheReadersMessage) {
+TEST(ResumedConnection, TreatsNothingAsConfirmedBeforeTheReadersMessage) {
   Network network({.breaks = {60}});
   network.withhold();
   Talk talk(network, {50, 50, 50});
@@ -110,7 +111,7 @@ TEST(ResumedConnection, DepartedPeersEndIt) {
   EXPECT_EQ(network.lost().size(), 2U) << "each end tells once";
 }
 
-TEST(ResumedConnection, TakesNoConnectionThatIsOlderThanItsOwn) {
+TEST(ResumedConnection, RefusesAConnectionOlderThanItsOwn) {
   Network network({.breaks = {90, 40}});
   Talk talk(network, {50, 50, 50, 50});
   talk.hold();

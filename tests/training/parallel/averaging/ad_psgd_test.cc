@@ -1,4 +1,5 @@
-// Tests asynchronous averaging with one neighbour: invariants, and replay of a record.
+// Tests asynchronous averaging with one neighbour at a time (AD-PSGD): the mean of all values does
+// not change, and a recorded run can be replayed and resumed.
 #include "training/parallel/averaging/ad_psgd.h"
 
 #include <gmock/gmock.h>
@@ -63,7 +64,7 @@ TEST_F(AdPsgdTest, ReplaysARecordedRunBitForBit) {
   }
 }
 
-// With a learning rate of 0, values change only by averaging.
+// With a learning rate of 0, only averaging changes values.
 TEST_F(AdPsgdTest, KeepsTheMeanOfAllValues) {
   for (const int ranks : {2, 3, 4, 5}) {
     TrainOptions options = late_options("adpsgd");

@@ -1,4 +1,5 @@
-// Tests methods in which ranks have their own values: identities, invariants and bytes sent.
+// Tests methods in which ranks have their own values: special cases that must equal other methods,
+// update rules, means that must not change, and the bytes sent.
 #include "training/parallel/averaging/averaging.h"
 
 #include <gmock/gmock.h>
@@ -65,11 +66,11 @@ TEST(DiLoCo, WithoutAnOuterOptimizerAveragesValues) {
   EXPECT_GT(difference(trained(3, run_of("diloco:4"))[0].back(), local[0].back()), 1e-4);
 }
 
-TEST(DiLoCo, OneFragmentWithoutDelayIsThePlainOne) {
+TEST(DiLoCo, OneFragmentWithoutDelayEqualsPlainDiLoCo) {
   EXPECT_EQ(trained(2, run_of("diloco:4,1,0,0")), trained(2, run_of("diloco:4")));
 }
 
-// A format with fewer bits is close, and all ranks continue from the same values.
+// With fewer bits, the results are close to those in f32, and all ranks continue from equal values.
 TEST(DiLoCo, SendsInFewerBits) {
   const Values plain = trained(3, run_of("diloco:4"));
   const std::vector<std::pair<WireFormat, double>> bounds = {
@@ -85,7 +86,7 @@ TEST(DiLoCo, SendsInFewerBits) {
   }
 }
 
-TEST(PostLocalSgd, AveragesGradientsUntilItsStep) {
+TEST(PostLocalSgd, AveragesGradientsUntilTheGivenStep) {
   const Values summed = trained(2, run_of("allreduce", 0.9));
   const Values values = trained(2, run_of("post-local:2@4", 0.9));
   for (size_t step = 1; step <= 8; ++step) {
@@ -125,7 +126,8 @@ TEST(Gossip, ExponentialPeersOfFourRanksAgreeInTwoSteps) {
   for (const auto& of_rank : values) EXPECT_LT(distance(of_rank.back(), mean), 1e-6);
 }
 
-// Ranks that receive from several ranks, or from none, still converge to the mean of all.
+// Although some ranks receive from several ranks and others from none, all converge to the mean of
+// all values.
 TEST(PushSum, RandomTargetsDoNotBiasTheMean) {
   for (const int ranks : {2, 3, 5}) {
     TinyRun run = run_of("sgp:random");
@@ -138,7 +140,7 @@ TEST(PushSum, RandomTargetsDoNotBiasTheMean) {
   }
 }
 
-// The rules of diloco.h, in double, element by element.
+// The reference computes the rules of diloco.h in double, element by element.
 TEST(DiLoCo, FragmentsFollowTheirRule) {
   constexpr int kRanks = 3;
   constexpr int64_t kEvery = 6;
@@ -177,7 +179,7 @@ TEST(DiLoCo, FragmentsFollowTheirRule) {
   }
 }
 
-// The rules of easgd.h, in double, element by element.
+// The reference computes the rules of easgd.h in double, element by element.
 TEST(Easgd, FollowsItsRule) {
   for (const int ranks : {1, 2, 3, 5}) {
     for (const char* way : {"easgd:2", "easgd:1,0.3"}) {
@@ -208,7 +210,7 @@ TEST(Easgd, FollowsItsRule) {
   }
 }
 
-TEST(Averaging, SendsItsValuesAlone) {
+TEST(Averaging, SendsOnlyValues) {
   const auto sent = [](const std::string& way, int ranks, WireFormat wire = WireFormat::plain) {
     std::vector<double> bytes;
     run_ranks(ranks, [&](const Job& job) {
@@ -241,11 +243,11 @@ TEST(Averaging, SendsItsValuesAlone) {
 
 constexpr int kRanks = 3;
 constexpr int kSavedAt = 6;
-constexpr double kUntrained = 5.4;  // a model of bytes begins with log(256)
+constexpr double kUntrained = 5.4;  // the loss of an untrained model of bytes is about log(256)
 
 class AveragingState : public FolderTest {
  protected:
-  // A directory name derived from the run.
+  // Returns a directory name for the run.
   std::string directory_of(const TinyRun& run) const {
     return path(cat(std::string(name(run.replica.storage.dtype)), text_of(run.replica.sync)));
   }
@@ -258,7 +260,7 @@ class AveragingState : public FolderTest {
   }
 };
 
-// In the sixth step one of DiLoCo's fragments is in flight.
+// The run is saved in step 6, when a fragment of DiLoCo is in flight.
 TEST_F(AveragingState, ResumesBitForBit) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const char* way :
@@ -283,8 +285,9 @@ TEST_F(AveragingState, ResumesBitForBit) {
   }
 }
 
-// Fragments of other sizes, or sent at other updates, begin with none in flight.
-TEST_F(AveragingState, AnotherScheduleOfFragmentsContinues) {
+// If fragments have other sizes, or are sent at other updates, no fragment is in flight when the
+// run resumes.
+TEST_F(AveragingState, ContinuesWithAnotherScheduleOfFragments) {
   const TinyRun saved = run_of("diloco:6,3,1");
   save(saved);
   for (const char* next : {"diloco:6,2,1", "diloco:8,4,1", "diloco:6"}) {
@@ -321,8 +324,8 @@ TEST_F(AveragingState, OneRankContinuesBitForBit) {
   }
 }
 
-// Ranks of another method begin with the mean of the values, equal on all.
-TEST_F(AveragingState, AnotherWayBeginsWithTheMean) {
+// If a run resumes with another method, all ranks begin with the mean of the saved values.
+TEST_F(AveragingState, AnotherMethodBeginsWithTheMean) {
   const std::vector<std::string> ways = {"allreduce",      "local:4",       "diloco:4,2,1,0.5",
                                          "post-local:4@7", "gossip:ring",   "sgp:random",
                                          "easgd:4",        "fedprox:4,0.1", "fedadam:4"};
@@ -349,7 +352,7 @@ TEST_F(AveragingState, AnotherWayBeginsWithTheMean) {
   }
 }
 
-TEST_F(AveragingState, AnotherNumberOfRanksContinues) {
+TEST_F(AveragingState, ContinuesOnAnotherNumberOfRanks) {
   for (const char* way : {"local:4", "diloco:4,2,1,0.5", "gossip:ring", "sgp:random", "easgd:4",
                           "fedavg:4", "fedadam:4"}) {
     const TinyRun run = run_of(way);

@@ -1,5 +1,5 @@
-// Tests ranks with their own values where each worker is a pipeline or several tensor ranks: the
-// division of the model has no effect.
+// Tests methods in which each worker, with its own values, is a pipeline or several tensor ranks.
+// The division of a worker must not change the results.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -81,8 +81,9 @@ TEST_F(CutWorkers, ResumeFromACheckpointBitForBit) {
   }
 }
 
-// Workers that are divided differently cannot use a state of other parts of the model.
-TEST_F(CutWorkers, BeginWithTheMeanWhereTheyAreCutOtherwise) {
+// If a resumed run divides the workers differently, the saved states belong to other parts of the
+// model and cannot be used.
+TEST_F(CutWorkers, BeginWithTheMeanIfDividedDifferently) {
   for (const std::string way : {"local:3", "diloco:4,2,1,0.5", "sgp", "easgd:3", "fedavg:4"}) {
     TrainOptions options = options_of(way);
     options.checkpoint = path("run-" + way);
@@ -101,7 +102,7 @@ TEST_F(CutWorkers, BeginWithTheMeanWhereTheyAreCutOtherwise) {
   }
 }
 
-TEST_F(CutWorkers, RefuseWhatDoesNotGoTogether) {
+TEST_F(CutWorkers, RefuseIncompatibleOptions) {
   const auto refusal = [](const TrainOptions& options) {
     return late_refusal(2 * kWorkers, options, kPipeline);
   };

@@ -1,4 +1,5 @@
-// Tests rounds of clients: identities, and the participation and weights of clients.
+// Tests federated averaging: special cases that must equal other methods, the rules of FedProx and
+// FedAdam, the selection and weights of clients, and secure sums.
 #include "training/parallel/averaging/federated.h"
 
 #include <gmock/gmock.h>
@@ -37,8 +38,8 @@ using tutti::testing::run_ranks_catching;
 
 constexpr int kWorlds[] = {1, 2, 3, 5};
 
-// Returns, by rank, the fraction of a step's samples of the selected ranks; all samples have
-// equally many targets.
+// Returns the weight of each rank: its fraction of the samples that the selected ranks have in a
+// step. All samples have equally many targets.
 std::vector<double> weights_of(const TinyRun& run, int ranks, const std::vector<bool>& drawn) {
   std::vector<double> weights;
   double all = 0;
@@ -89,7 +90,7 @@ TEST(FedProx, WithoutItsTermIsFedAvg) {
   }
 }
 
-// A round's second gradient is the same in both runs, except for FedProx's term.
+// Except for the term of FedProx, the second gradient of a round is the same in both runs.
 TEST(FedProx, AddsItsTermToGradients) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     TinyRun run = run_of("fedavg:4");
@@ -107,7 +108,7 @@ TEST(FedProx, AddsItsTermToGradients) {
   }
 }
 
-// The rules of federated.h, in double, element by element.
+// The reference computes the rules of federated.h in double, element by element.
 TEST(FedAdam, FollowsItsRule) {
   for (const int ranks : kWorlds) {
     TinyRun run = run_of("fedadam:2");
@@ -124,7 +125,7 @@ TEST(FedAdam, FollowsItsRule) {
         m = 0.9 * m + 0.1 * d;
         v = 0.99 * v + 0.01 * d * d;
         global += 0.05 * m / (std::sqrt(v) + 1e-3);
-        d = 0;  // no client learns
+        d = 0;  // no client is selected, so that nothing is learnt
         for (const auto& of_rank : values) {
           ASSERT_NEAR(of_rank[at(step + 1)][i], global, 1e-5) << "element " << i << ", " << step;
         }
@@ -133,7 +134,7 @@ TEST(FedAdam, FollowsItsRule) {
   }
 }
 
-// 5 ranks have 2, 2, 3, 2 and 3 of 12 samples.
+// With 5 ranks, these have 2, 2, 3, 2 and 3 of the 12 samples.
 TEST(Federated, OnlyDrawnClientsCountByTheirTargets) {
   for (const int ranks : {2, 3, 5}) {
     for (const char* way : {"fedavg:1", "fedavg:1,0.4", "fedavg:1,0", "fedprox:1,0.5,0.4"}) {
@@ -156,7 +157,7 @@ TEST(Federated, OnlyDrawnClientsCountByTheirTargets) {
   }
 }
 
-TEST(Federated, EachRoundDrawsAnew) {
+TEST(Federated, EachRoundSelectsClientsAgain) {
   std::vector<int> times(5);
   for (int64_t round = 1; round <= 200; ++round) {
     const std::vector<bool> drawn = random_members(5, 2, 1, round);
@@ -166,7 +167,7 @@ TEST(Federated, EachRoundDrawsAnew) {
   for (const int count : times) EXPECT_NEAR(count, 80, 25);
 }
 
-TEST(Federated, RefusesWhatDoesNotGoWithIt) {
+TEST(Federated, RefusesIncompatibleOptions) {
   const auto refusal = [](const char* way, const auto& change) {
     TinyRun run = run_of(way);
     change(run.replica);
@@ -204,7 +205,7 @@ TEST(Federated, ValidatesTheGlobalValues) {
   });
 }
 
-// The reference is the same sum in fixed point without masks, computed by the test.
+// The reference is the same sum in fixed point, which the test computes without masks.
 TEST(SecureSums, MaskedRoundsEqualPlainOnesBitForBit) {
   for (const int ranks : kWorlds) {
     for (const char* way : {"fedavg:1", "fedavg:1,0.4"}) {
@@ -230,7 +231,7 @@ TEST(SecureSums, MaskedRoundsEqualPlainOnesBitForBit) {
   }
 }
 
-TEST(SecureSums, TrainAlike) {
+TEST(SecureSums, TrainLikePlainSums) {
   for (const char* way : {"fedavg:4", "fedprox:4,0.1,0.5", "fedadam:4"}) {
     TinyRun run = run_of(way, 0.9);
     const Values plain = trained(3, run);
@@ -257,7 +258,7 @@ TEST(SecureSums, MasksHideEachClientAndCancel) {
   EXPECT_EQ(sum, std::vector<uint64_t>(100));
 }
 
-TEST(SecureSums, RefuseWhatDoesNotFit) {
+TEST(SecureSums, RefuseUnsuitableRuns) {
   std::vector<uint64_t> words(1);
   Row row(1);
   for (const float value : {-1.5f, 0x1p-36f, 1000.25f, 0.0f}) {

@@ -1,5 +1,6 @@
-// Tests 20 clients that jointly learn MNIST's ten digits although each has images of only two. The
-// accuracy of each run is recorded as a test property (--test_output, or its XML).
+// Tests 20 clients that jointly learn the ten digits of MNIST although each client has images of
+// only two digits. The accuracy of each run is a property of the test (see --test_output or its
+// XML).
 #include <gtest/gtest.h>
 
 #include <array>
@@ -84,7 +85,8 @@ class DigitUnit : public Unit {
   Slots<Saved> saved_;
 };
 
-// A model without batch statistics, which differ between clients too much for an average of models.
+// A model without batch normalization, because batch statistics differ between clients too much for
+// an average of models.
 struct Perceptron : Model {
   explicit Perceptron(const MeshPlace& place) : Model(place) {
     add_unit<HiddenUnit>();
@@ -95,7 +97,7 @@ struct Perceptron : Model {
 
 class ImageClients : public ::testing::Test {
  protected:
-  // Accuracy on held-out images after each 100 steps and at the end.
+  // Returns the accuracy on held-out images after each 100 steps and at the end.
   static std::vector<double> accuracies(const ImageSet& images, const std::string& way,
                                         int64_t labels, bool secure = false) {
     TrainOptions options;
@@ -109,7 +111,7 @@ class ImageClients : public ::testing::Test {
     options.schedule = {.decay = LearningRateSchedule::Decay::constant, .peak = 0.1};
     set_way(options.replica.sync, way);
     options.replica.sync.secure_sums = secure;
-    options.replica.sync.outer_rate = 0.01;  // fedadam
+    options.replica.sync.outer_rate = 0.01;  // used by fedadam only
     std::vector<double> found;
     tutti::testing::run_ranks(kClients, [&](const Job& job) {
       const Mesh mesh(Communicator::init(job), {});

@@ -1,4 +1,5 @@
-// Runs of ranks with their own values, and the quantities that tests check.
+// Runs methods in which every rank has its own values (averaging), and returns what the tests
+// check.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +21,7 @@ namespace tutti::training::testing {
 using tutti::testing::run_ranks;
 
 using Row = std::vector<float>;
-// By rank: all values after each step.
+// Indexed by rank, then by step: all values of the rank after the step.
 using Values = std::vector<std::vector<Row>>;
 
 inline size_t at(int64_t index) { return static_cast<size_t>(index); }
@@ -71,13 +72,15 @@ inline double difference(const Row& a, const Row& b) {
   return largest;
 }
 
-// With a learning rate of 0, values change only by the exchanges.
+// Runs steps with a learning rate of 0, so that only the exchanges change the values.
 class Still {
  public:
   Still(int ranks, TinyRun run) : ranks_(ranks), run_(std::move(run)) { run_.learning_rate = 0; }
 
-  // By rank: the initial values, those values plus random ones of the rank (the synchronizer's
-  // starting point with `publish`), and the values after each step.
+  // Adds different random numbers to each rank's initial values, then runs all steps. Returns, for
+  // each rank, the initial values, the values with the random numbers, and the values after each
+  // step. With `publish`, the synchronizer uses the values with the random numbers as its starting
+  // point.
   Values values(bool publish) const {
     Values all(at(ranks_));
     run_ranks(ranks_, [&](const Job& job) {

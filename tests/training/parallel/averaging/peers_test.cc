@@ -14,8 +14,9 @@ constexpr std::array kSizes = {1, 2, 3, 4, 5, 7, 8, 16};
 
 size_t at(int rank) { return static_cast<size_t>(rank); }
 
-// Each rank receives from one rank, and after log2(ranks) exchanges has contributions of all.
-TEST(Peers, ExponentialOnesReachAll) {
+// In each exchange, each rank receives from one rank. After log2(ranks) exchanges, it has
+// contributions of all ranks.
+TEST(Peers, ExponentialPeersReachAllRanks) {
   for (const int ranks : kSizes) {
     std::vector<std::set<int>> known(at(ranks));
     for (int rank = 0; rank < ranks; ++rank) known[at(rank)] = {rank};
@@ -31,7 +32,7 @@ TEST(Peers, ExponentialOnesReachAll) {
   }
 }
 
-TEST(Peers, RandomTargetsAreOthers) {
+TEST(Peers, RandomTargetsAreOtherRanks) {
   std::set<int> receivers_of_one;
   for (const int ranks : kSizes) {
     for (int exchange = 0; exchange < 50; ++exchange) {
@@ -64,7 +65,7 @@ TEST(Peers, PairsAreMutual) {
   EXPECT_EQ(partners_of_one, (std::set{0, 1, 3}));
 }
 
-TEST(Peers, OtherSeedsAndExchangesAreOthers) {
+TEST(Peers, OtherSeedsAndExchangesHaveOtherPeers) {
   EXPECT_EQ(random_pairs(16, 1, 1), random_pairs(16, 1, 1));
   EXPECT_NE(random_pairs(16, 1, 1), random_pairs(16, 1, 2));
   EXPECT_NE(random_pairs(16, 1, 1), random_pairs(16, 2, 1));

@@ -1,5 +1,5 @@
-// Tests compression in blocks: ranks get the values as rounded by the format, and rounding errors
-// are added later.
+// Tests compression in blocks: ranks receive values that are rounded to the format, and rounding
+// errors are added to later gradients.
 #include "training/parallel/hooks/block_compression.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ Values through(BlockFormat format, const Values& values) {
   return decoded;
 }
 
-// Computes the hook's results in plain loops over all ranks, part by part.
+// Computes the results of the hook in plain loops over all ranks, part by part.
 class Reference {
  public:
   Reference(BlockFormat format, int ranks)
@@ -102,7 +102,7 @@ TEST_P(BlockCompressionTest, AllRanksMatchTheReferenceBitForBit) {
         hook.finish(0, gradients);
         EXPECT_EQ(own, wanted[static_cast<size_t>(step)]) << step;
       }
-      // Errors are stored by parameter.
+      // The state has a tensor of errors for each parameter.
       const std::vector<HookState> states = hook.states(communicator, DType::f32);
       ASSERT_EQ(states.size(), 2u);
       EXPECT_EQ(states[1].name, std::string(name(GetParam())) + ".error.b");
@@ -114,7 +114,7 @@ TEST_P(BlockCompressionTest, AllRanksMatchTheReferenceBitForBit) {
   }
 }
 
-// Over the steps no gradient is lost: the sum of all results is that of all gradients, minus the
+// No gradient is lost over the steps: the sum of all results is the sum of all gradients minus the
 // stored errors.
 TEST_P(BlockCompressionTest, LosesNothing) {
   constexpr int kRanks = 3;
@@ -139,7 +139,7 @@ TEST_P(BlockCompressionTest, LosesNothing) {
   }
 }
 
-TEST_P(BlockCompressionTest, StartsAnewAfterANaN) {
+TEST_P(BlockCompressionTest, StartsAgainAfterANaN) {
   const testing::OneBucket one({700, 290}, kCount);
   run_ranks(2, [&](const Job& job) {
     Communicator communicator = Communicator::init(job);

@@ -1,4 +1,4 @@
-// Tests that sums over ranks in 16 bits are those of the rounded gradients, rounded.
+// Tests sums over ranks in 16 bits: the gradients are rounded, summed, and the sum is rounded.
 #include "training/parallel/hooks/half_compression.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 using tutti::testing::run_ranks;
 using Values = std::vector<float>;
 
-// Returns each rank's result after `values(rank)` have passed the hook.
+// Passes the gradients values(rank) through the hook on each rank. Returns each rank's result.
 std::vector<Values> sums(int ranks, DType wire, const std::function<Values(int)>& values) {
   std::vector<Values> results(static_cast<size_t>(ranks));
   run_ranks(ranks, [&](const Job& job) {
@@ -27,7 +27,7 @@ std::vector<Values> sums(int ranks, DType wire, const std::function<Values(int)>
     HalfCompression hook(wire);
     Values own = values(job.rank);
     const Tensor gradients = tensor_at(own.data(), DType::f32, 1, std::ssize(own));
-    // Two steps, so that buckets repeat.
+    // Runs two steps, so that the bucket is used again.
     hook.start(communicator, 0, gradients);
     hook.finish(0, gradients);
     std::ranges::copy(values(job.rank), own.begin());

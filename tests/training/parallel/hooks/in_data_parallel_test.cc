@@ -1,5 +1,4 @@
-// Tests hooks under DataParallel, which calls them during backward, at different times on each
-// rank.
+// Tests hooks that DataParallel calls during backward, at different times on each rank.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -54,8 +53,8 @@ struct Outcome {
   double bytes_sent = 0;
 };
 
-// Sets gradients to products of small integers, which have matrix rank 1 and sums that are exact in
-// bf16.
+// Sets gradients to products of small integers. Their matrices have rank 1, and their sums are
+// exact in bf16.
 void fill(Model& model, int unit, int rank) {
   for (const int parameter : model.parameters().used_by(unit)) {
     const Tensor gradient = model.parameters().at(parameter).gradient;

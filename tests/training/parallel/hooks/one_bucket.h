@@ -10,8 +10,8 @@
 
 namespace tutti::training::testing {
 
-// Parameters "a", "b" ... with these numbers of elements, contiguous in a bucket of `size`
-// elements: a gap may follow them.
+// Parameters "a", "b", ... with `counts` elements, contiguous from the start of a bucket of `size`
+// elements. The rest of the bucket is unused.
 struct OneBucket {
   OneBucket(const std::vector<int64_t>& counts, int64_t size) {
     layout.buckets = {{.size = size}};

@@ -23,7 +23,8 @@ using Values = std::vector<float>;
 
 constexpr int kRank = 2;  // rank of the factors
 
-// Two matrices worth compressing, one that is not, two vectors; three buckets.
+// There are three buckets with two matrices worth compressing, one that is too small, and two
+// vectors.
 std::vector<ParameterSpec> example_specs() {
   return {{.name = "embed", .shape = {12, 10}},
           {.name = "bias", .shape = {10}},
@@ -36,11 +37,11 @@ Layout example_layout() {
   return make_layout(example_specs(), {.bucket_elements = 100, .first_bucket_elements = 30});
 }
 
-// Element `element` of `parameter`'s gradient on a rank in a step.
+// Returns element `element` of the gradient of `parameter` on a rank in a step.
 using Gradient = std::function<float(int rank, int step, int parameter, int element)>;
 
-// An element of a rank's gradient: a product of two vectors, so that the sum over two ranks has
-// matrix rank 2 or less.
+// Returns an element of a matrix that is the product of two vectors, so that the sum over two ranks
+// has matrix rank 2 or less.
 float low_rank(int rank, int step, int parameter, int element) {
   const int cols = parameter == 2 ? 18 : 10;
   const int row = element / cols;
@@ -61,10 +62,11 @@ float exact_sum(const Gradient& gradient, int ranks, int step, int parameter, in
   return sum;
 }
 
-// Results by step, of all parameters concatenated.
+// The results of each step, with all parameters concatenated.
 using History = std::vector<Values>;
 
-// One rank's steps through all buckets in DataParallel's order. Ranks poll at different times.
+// Runs the steps of one rank, with all buckets in the order of DataParallel. Ranks poll at
+// different times.
 template <typename T = float>
 History run_steps(Communicator& communicator, int steps, const Gradient& gradient) {
   const Layout layout = example_layout();
@@ -113,7 +115,8 @@ std::vector<History> histories(int ranks, int steps, const Gradient& gradient) {
   return results;
 }
 
-// expect(parameter, element, position in a history)
+// Calls expect(parameter, element, position), where `position` is the index of the element in the
+// results of a step.
 void for_each_element(const std::function<void(int, int, size_t)>& expect) {
   const std::vector<ParameterSpec> specs = example_specs();
   size_t position = 0;
@@ -123,8 +126,8 @@ void for_each_element(const std::function<void(int, int, size_t)>& expect) {
   }
 }
 
-// Expects exact sums up to rounding, which grows with |M| |Q| over the least singular value of P.
-// The omitted part of an inexact sum would be of the order of 1.
+// Expects exact sums up to rounding, which grows with |M| |Q| divided by the smallest singular
+// value of P. An inexact sum would differ by about 1.
 void expect_sums(const Values& result, int ranks, int step, const Gradient& gradient) {
   for_each_element([&](int parameter, int element, size_t position) {
     EXPECT_NEAR(result[position], exact_sum(gradient, ranks, step, parameter, element), 5e-4)
@@ -142,7 +145,7 @@ TEST(PowerSgdTest, GradientsOfTheFactorsRankAreExact) {
   }
 }
 
-TEST(PowerSgdTest, OthersAreSummedAsTheyAre) {
+TEST(PowerSgdTest, OtherParametersAreSummedUncompressed) {
   const History history = histories(3, 1, [](int rank, int, int, int element) {
     return static_cast<float>((rank + 1) * element);
   })[0];
@@ -152,9 +155,9 @@ TEST(PowerSgdTest, OthersAreSummedAsTheyAre) {
   });
 }
 
-// The part that a step omits is added later: gradients of full rank, then none, until all has
-// arrived.
-TEST(PowerSgdTest, NothingIsLostOverTheSteps) {
+// The part that a step omits is added later. Gradients of full rank are followed by zero gradients,
+// until all of the omitted part has been added.
+TEST(PowerSgdTest, NothingIsLostOverSeveralSteps) {
   constexpr int kSteps = 8;
   constexpr int kSilent = 24;
   const Gradient gradient = [](int rank, int step, int parameter, int element) {
@@ -172,7 +175,7 @@ TEST(PowerSgdTest, NothingIsLostOverTheSteps) {
     }
     EXPECT_NEAR(sum, expected, 2e-5) << "parameter " << parameter << ", element " << element;
   });
-  EXPECT_GT(largest_gap, 0.5f);  // each step alone leaves out a lot
+  EXPECT_GT(largest_gap, 0.5f);  // in a single step, a large part is omitted
 }
 
 TEST(PowerSgdTest, AllRanksGetTheSameBits) {
@@ -182,7 +185,7 @@ TEST(PowerSgdTest, AllRanksGetTheSameBits) {
   EXPECT_EQ(histories(3, 5, any)[0], all[0]);
 }
 
-// A zero gradient must not leave zero factors, from which there would be no recovery.
+// Gradients of zero must not lead to factors of zero, from which later steps could not recover.
 TEST(PowerSgdTest, RecoversFromZeroGradients) {
   const Gradient gradient = [](int rank, int step, int parameter, int element) {
     return step < 2 ? 0.0f : low_rank(rank, step, parameter, element);
@@ -206,7 +209,7 @@ TEST(PowerSgdTest, RecoversFromNotANumber) {
   }
 }
 
-TEST(PowerSgdTest, CountsFactorsAndOthers) {
+TEST(PowerSgdTest, CountsBytesOfFactorsAndOtherParameters) {
   const Layout layout = example_layout();
   ASSERT_EQ(layout.buckets.size(), 3u);
   const PowerSgd hook(layout, example_specs(), {.rank = kRank});
@@ -221,7 +224,7 @@ TEST(PowerSgdTest, CountsFactorsAndOthers) {
   EXPECT_EQ(bytes(1, DType::bf16), 2 * (8 + 18) * 4 + 4 * 2);
 }
 
-TEST(PowerSgdTest, RefusesWhatItCannotDo) {
+TEST(PowerSgdTest, RefusesUnsupportedCases) {
   EXPECT_THROW(PowerSgd(example_layout(), example_specs(), {.rank = 0}), Error);
   run_ranks(1, [](const Job& job) {
     Communicator communicator = Communicator::init(job);
@@ -247,9 +250,9 @@ TEST(OrthonormalizeTest, RowsBecomeOrthonormal) {
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(values[i], expected[i], 1e-7) << i;
 }
 
-// If the second row equals the first one up to 1e-4 of it, one pass of Gram-Schmidt would not make
-// them orthogonal.
-TEST(OrthonormalizeTest, NearlyDependentRowsToo) {
+// The two rows differ by only 1e-4 of their norm, so that a single pass of Gram-Schmidt would not
+// make them orthogonal.
+TEST(OrthonormalizeTest, NearlyDependentRowsBecomeOrthonormal) {
   constexpr int kCols = 500;
   Values values(2 * kCols);
   for (size_t i = 0; i < kCols; ++i) {

@@ -1,4 +1,4 @@
-// Tests factors under DataParallel with integers, whose sums are exact in any order.
+// Tests factors under DataParallel with integers, so that sums are exact in any order.
 #include "training/parallel/hooks/sufficient_factors.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ constexpr int kUnits = 4;
 constexpr int64_t kInputs = 6;
 constexpr int64_t kOutputs = 4;
 
-// A dense layer and a vector; it is never run.
+// A unit with a dense layer and a vector; it is never run.
 class Stub : public Unit {
  public:
   Stub(ParameterTable& table, const std::string& name)
@@ -54,18 +54,18 @@ struct Case {
   int ranks = 2;
   bool overlap = true;
   int stage = 0;
-  std::vector<int> factors = {};  // parameters
+  std::vector<int> factors = {};  // the parameters whose gradients are sent as factors
   int64_t (*rows)(int rank, int step) = nullptr;
 };
 
 using Values = std::vector<float>;
 
 struct Outcome {
-  std::vector<Values> gradients;  // by step and parameter; zeros where another rank owns it
+  std::vector<Values> gradients;  // by step and parameter; zeros for parts that another rank owns
   double bytes_sent = 0;
 };
 
-// Runs the layer's backward pass of one micro-batch.
+// Runs the backward pass of the layer for one micro-batch.
 void add_gradients(Model& model, int unit, int rank, int step, int64_t rows) {
   Arena arena(1 << 20);
   MicroBatch batch;
@@ -136,8 +136,10 @@ TEST_P(Factors, SumWhatAnAllReduceSums) {
   const auto [ranks, overlap] = GetParam();
   for (const auto rows : {
            +[](int, int) -> int64_t { return 3; },
-           +[](int rank, int step) -> int64_t { return (rank + step) % 3; },  // 0 on some
-           +[](int, int step) -> int64_t { return step % 2; },                // 0 on all
+           // Some ranks have 0 rows.
+           +[](int rank, int step) -> int64_t { return (rank + step) % 3; },
+           // In some steps all ranks have 0 rows.
+           +[](int, int step) -> int64_t { return step % 2; },
        }) {
     Case what{.ranks = ranks, .overlap = overlap, .rows = rows};
     const std::vector<Outcome> plain = outcomes(what);
@@ -150,8 +152,8 @@ TEST_P(Factors, SumWhatAnAllReduceSums) {
   }
 }
 
-// Owners have their shard of the product.
-TEST_P(Factors, GoWithShardsOfTheState) {
+// Each owner gets its shard of the product.
+TEST_P(Factors, WorkWithShardedStates) {
   const auto [ranks, overlap] = GetParam();
   Case what{.ranks = ranks, .overlap = overlap, .rows = +[](int rank, int) -> int64_t {
               return rank + 1;
@@ -180,7 +182,7 @@ TEST(FactorBytes, FactorBytesCountTheRows) {
   for (const Outcome& outcome : outcomes(what)) {
     constexpr double kSteps = 4, kRows = 2 * 5 * kRanks, kPart = (kRanks - 1.0) / kRanks;
     const double rows = kUnits * kRows * (kInputs + kOutputs) * sizeof(float) * kPart * kSteps;
-    // The buckets contain the remaining 4 biases of 4 values, each in a slot of 32.
+    // The remaining 4 biases have 4 values each, in slots of 32, and are in buckets.
     const double rest = 2 * kUnits * 32 * sizeof(float) * kPart * kSteps;
     EXPECT_DOUBLE_EQ(outcome.bytes_sent, rows + rest);
   }

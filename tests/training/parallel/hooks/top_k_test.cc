@@ -1,4 +1,5 @@
-// Tests top-k: the largest unsent elements of each rank are sent, and nothing is lost.
+// Tests top-k compression: each rank sends its largest elements that have not been sent, and keeps
+// the others for later steps.
 #include "training/parallel/hooks/top_k.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +33,7 @@ Values gradient(int rank, int step) {
   return values;
 }
 
-// Computes all ranks' errors and each step's result by sorting.
+// Computes each step's result, and the unsent elements of all ranks, by sorting.
 struct Reference {
   Reference(int ranks, size_t k) : k(k), errors(static_cast<size_t>(ranks), Values(kCount)) {}
   Values step(int step) {
@@ -83,7 +84,7 @@ TEST(TopK, SendsTheLargestAndRemembersTheRest) {
   }
 }
 
-TEST(TopK, TellsWhatIsNoNumber) {
+TEST(TopK, ReportsNonFiniteValues) {
   const testing::OneBucket one({kCount}, kCount);
   run_ranks(2, [&](const Job& job) {
     Communicator communicator = Communicator::init(job);
@@ -101,7 +102,7 @@ TEST(TopK, TellsWhatIsNoNumber) {
   });
 }
 
-TEST(TopK, RefusesFractionsAndTypesThatCannotBe) {
+TEST(TopK, RefusesInvalidFractionsAndTypes) {
   const testing::OneBucket one({kCount}, kCount);
   for (const double fraction : {0.0, -1.0, 1.5, std::nan("")}) {
     EXPECT_THROW(TopK(fraction, one.layout, one.specs), Error) << fraction;

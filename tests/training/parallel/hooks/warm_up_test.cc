@@ -1,5 +1,5 @@
-// Tests the parts of hooks: plain first steps, selected parameters, and 1-bit Adam, which uses
-// both.
+// Tests hooks that contain other hooks: uncompressed first steps, compression of selected
+// parameters only, and 1-bit Adam, which uses both.
 #include "training/parallel/hooks/warm_up.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ Values gradients_of(int rank, int step, size_t count) {
   return values;
 }
 
-// Sets every gradient to 1000, which shows the gradients it was given.
+// Sets the gradients that it is given to 1000, so that tests can see which they are.
 class Thousands : public CommunicationHook {
  public:
   void start(Communicator&, int, Tensor) override {}
@@ -47,7 +47,7 @@ class Thousands : public CommunicationHook {
   int64_t payload_bytes(int, Tensor gradients) const override { return gradients.size(); }
 };
 
-TEST(WarmUp, SendsTheFirstStepsWhole) {
+TEST(WarmUp, SendsTheFirstStepsUncompressed) {
   run_ranks(3, [](const Job& job) {
     Communicator communicator = Communicator::init(job);
     WarmUp hook(2, std::make_unique<Thousands>());
@@ -60,7 +60,7 @@ TEST(WarmUp, SendsTheFirstStepsWhole) {
         EXPECT_EQ(own, Values(10, step < 2 ? 6 : 1000)) << step;
       }
     }
-    // A run resumed from a checkpoint continues at that point.
+    // A run resumed from a checkpoint continues with the same number of warm-up steps.
     std::vector<HookState> states = hook.states(communicator, DType::f32);
     ASSERT_EQ(states.size(), 1u);
     EXPECT_EQ(states[0].values.values<float>()[0], 4);
@@ -116,7 +116,7 @@ TEST(Selection, CompressesWhatFitsAndSumsTheRest) {
   }
 }
 
-// Gaps between parameters stay zero, whatever the format.
+// Gaps between parameters remain zero in all formats.
 TEST(Selection, LeavesTheGapsZero) {
   const testing::OneBucket one({10, 6}, 16);
   run_ranks(3, [&](const Job& job) {
@@ -131,12 +131,13 @@ TEST(Selection, LeavesTheGapsZero) {
       hook.finish(0, tensor_of(own));
       for (size_t i = 0; i < 10; ++i) most = std::max(most, std::abs(own[i]));
     }
-    EXPECT_LT(most, 10);  // the sum is 3
+    EXPECT_LT(most, 10);  // exactly, the sum is 3
   });
 }
 
-// Elements whose second moment is 0, by which Adam would divide, are not changed.
-TEST(OneBitAdam, LeavesWhatNoGradientReachedInTheWarmUp) {
+// Adam would divide by the second moment. Elements whose second moment is 0 are therefore not
+// changed.
+TEST(OneBitAdam, LeavesElementsWithoutGradientInTheWarmUp) {
   const testing::OneBucket one({20}, 20);
   run_ranks(2, [&](const Job& job) {
     Communicator communicator = Communicator::init(job);
@@ -152,9 +153,9 @@ TEST(OneBitAdam, LeavesWhatNoGradientReachedInTheWarmUp) {
   });
 }
 
-// From the hook's results, the optimizer computes the moment that the ranks have exchanged. The
-// rest of the gradients is added later.
-TEST(OneBitAdam, GivesWhatTheMomentsAreMadeOf) {
+// From the results of the hook, the optimizer computes the moment that the ranks have exchanged.
+// Rounding errors are added to later gradients.
+TEST(OneBitAdam, GivesTheGradientsOfTheExchangedMoments) {
   constexpr float kBeta = 0.9f;
   constexpr size_t kCount = 300;
   constexpr int kWarmUp = 3;
@@ -165,7 +166,7 @@ TEST(OneBitAdam, GivesWhatTheMomentsAreMadeOf) {
     run_ranks(ranks, [&](const Job& job) {
       Communicator communicator = Communicator::init(job);
       OneBitAdam hook(kWarmUp, kBeta, one.layout, one.specs);
-      Values moment(kCount);  // the optimizer's
+      Values moment(kCount);  // as computed by the optimizer
       Values exact(kCount);   // exact sums of all gradients
       for (int step = 0; step < 60; ++step) {
         Values own = gradients_of(job.rank, step, kCount);
@@ -184,8 +185,9 @@ TEST(OneBitAdam, GivesWhatTheMomentsAreMadeOf) {
           exact[i] = kBeta * exact[i] + (1 - kBeta) * sum[i];
         }
       }
-      // The lost part is in the errors, so the moments' sums over steps differ by no more. The
-      // moments, which decay, therefore stay close to each other.
+      // Everything that was not sent is in the errors. Summed over steps, the moments therefore
+      // differ by no more than the errors, and, because moments decay, they stay close to each
+      // other.
       double difference = 0;
       double size = 0;
       for (size_t i = 0; i < kCount; ++i) {

@@ -1,4 +1,5 @@
-// Tests training through parameter servers: identities and invariants.
+// Tests training through parameter servers: results that must equal those of all-reduce, replay of
+// recorded runs, and bounds on staleness.
 #include "training/parallel/servers/parameter_server.h"
 
 #include <gmock/gmock.h>
@@ -39,10 +40,10 @@ using testing::train_late;
 using testing::train_late_on;
 using tutti::testing::run_ranks_catching;
 
-// --- The same bits as sums over all ranks ---
+// --- modes with the same bits as sums over all ranks ---
 
-// Returns a run with untied embeddings: in deterministic mode, the two uses of a tied embedding are
-// summed over ranks separately.
+// Returns a run with untied embeddings. With tied embeddings, deterministic mode would sum the
+// gradients of both uses over ranks separately.
 TinyRun run_of(const std::string& way, const std::string& optimizer, DType dtype = DType::f32) {
   TinyRun run;
   run.model.tied = false;
@@ -103,7 +104,7 @@ TEST(ParameterServer, OneWorkerEqualsTrainingAlone) {
   }
 }
 
-// --- Steps in which workers wait only for servers ---
+// --- modes in which workers wait only for servers ---
 
 LateRun trained(int ranks, const TrainOptions& options) {
   return train_late_on(ranks, options).front();
@@ -111,8 +112,8 @@ LateRun trained(int ranks, const TrainOptions& options) {
 
 class Served : public FolderTest {
  protected:
-  // Returns a line of the record, in which two servers take the parts of two workers' steps one
-  // after another.
+  // Returns a line of the record, according to which two servers apply the parts of two workers'
+  // steps one after another.
   static std::string line_of_empty_parts(int first) {
     std::string pushes;
     for (int step = 0; step < static_cast<int>(kLateFlush); ++step) {
@@ -143,7 +144,7 @@ TEST_F(Served, ReplaysARecordedRunBitForBit) {
   for (const std::string way : {"async", "async:1", "async:2", "ssp:2", "ssp:1:1", "ps"}) {
     SCOPED_TRACE(way);
     TrainOptions options = recorded(way);
-    options.schedule.peak = 5e-4;  // low, since values may be many updates late
+    options.schedule.peak = 5e-4;  // low, because values may be many updates old
     if (way == "async:2") options.replica.sync.pull_every = 3;
     if (way == "async:1") options.replica.sync.damping = true;
     if (way == "async") options.replica.clip = 0.1;
@@ -172,7 +173,8 @@ TEST_F(Served, TakesEachPartOfAsyncStepsOnce) {
   }
 }
 
-// A part without samples is not an update: Adam would move by its moments.
+// A part without samples must not count as an update, because Adam would move values by its
+// moments.
 TEST_F(Served, EmptyPartsAreNoUpdates) {
   TrainOptions options = late_options("async:2");
   options.micro_batch = options.batch;
@@ -209,8 +211,8 @@ TEST_F(Served, KeepsStalenessWithinItsBound) {
   }
 }
 
-// Rank 0 has no samples: all gradients are rank 1's. In this order rank 1 is two clocks ahead of
-// the servers' state, and continues with its own writes.
+// Rank 0 has no samples, so that all gradients are those of rank 1. In the replayed order, rank 1
+// is two clocks ahead of the state of the servers, and continues with its own writes.
 class Ahead : public Served {
  protected:
   TrainOptions options(const std::string& optimizer, const std::string& way) {
@@ -239,7 +241,8 @@ TEST_F(Ahead, SeesItsOwnWritesAtOnce) {
   EXPECT_LT(alone.losses.back(), 0.99 * alone.losses.front());
 }
 
-// Workers cannot predict Adam's update from their gradients, because only servers have its state.
+// Workers cannot predict an update of Adam from their gradients, because only servers have its
+// moments.
 TEST_F(Ahead, OtherOptimizersReadTheServersParameters) {
   const LateRun alone = trained(2, options("adamw", "allreduce"));
   const LateRun ahead = trained(2, options("adamw", "ssp:2"));
@@ -286,7 +289,7 @@ TEST_F(Served, RefusesAnotherRunsRecord) {
               HasSubstr("is not a record of updates"));
 }
 
-TEST_F(Served, RefusesAnOrderThatCannotBe) {
+TEST_F(Served, RefusesAnImpossibleOrder) {
   TrainOptions options = late_options("ssp:1");
   options.samples = 3 * 8;
   const std::string pushes = "[[0,0],[0,1],[0,2],[1,0],[1,1],[1,2]]";
@@ -296,7 +299,7 @@ TEST_F(Served, RefusesAnOrderThatCannotBe) {
               HasSubstr("worker 0 does not reach its next clock, 2"));
 }
 
-TEST_F(Served, RefusesWhatDoesNotGoTogether) {
+TEST_F(Served, RefusesIncompatibleOptions) {
   const auto with = [](const std::string& way, const std::function<void(TrainOptions&)>& change) {
     TrainOptions options = late_options(way);
     change(options);
@@ -322,7 +325,7 @@ TEST_F(Served, RefusesWhatDoesNotGoTogether) {
               HasSubstr("--compression"));
 }
 
-TEST_F(Served, EndsOnAllRanksWhereOneDiverges) {
+TEST_F(Served, EndsOnAllRanksIfOneDiverges) {
   for (const std::string way : {"ps", "ps:1", "ssp:2", "async", "async:1"}) {
     TrainOptions options = late_options(way);
     options.optimizer = {{"name", "sgd"}};

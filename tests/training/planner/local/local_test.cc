@@ -1,5 +1,5 @@
-// Tests layouts on this host: the planned traffic and memory equal what ranks count during
-// training.
+// Tests layouts on this host. The planned traffic and memory must equal those that ranks count
+// during training.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,7 +54,8 @@ class Local : public FolderTest {
   std::string text_ = written();
 };
 
-// The bytes omitted when a unit is profiled alone on one rank are those that a run counts.
+// A unit is profiled alone, on one rank, so that its messages are predicted. The predicted bytes
+// must equal those that a run counts.
 TEST_F(Local, PredictedTrafficOfUnitsEqualsTheMeasured) {
   const std::vector<Words> layouts = {
       {"--tp=2", "--micro-batch=4"},
@@ -97,7 +98,7 @@ TEST_F(Local, PredictedTrafficOfUnitsEqualsTheMeasured) {
   }
 }
 
-// Includes a layout of several stages with the plan's cut.
+// One of the layouts has several stages, with the cut of the plan.
 TEST_F(Local, PlannedMemoryMatchesTheRanks) {
   LocalQuestion question{.run = parse_run_options(words()), .ranks = 4};
   const Plans plans = search_locally(question);
@@ -123,7 +124,8 @@ TEST_F(Local, PlannedMemoryMatchesTheRanks) {
                                              memory.activations + memory.boundaries;
     });
     const auto most = static_cast<double>(*std::ranges::max_element(found));
-    // The plan counts two buckets of gathered parameters; a run may have fewer at once.
+    // The plan counts two buckets of gathered parameters, but a run may have fewer of them at a
+    // time.
     const double more = l.zero == 3 ? 0.15 : 0.02;
     EXPECT_LE(planned.memory.total(), (1 + more) * most);
     EXPECT_GE(planned.memory.total(), 0.98 * most);
@@ -131,19 +133,19 @@ TEST_F(Local, PlannedMemoryMatchesTheRanks) {
   EXPECT_GE(tried, 3);
 }
 
-TEST_F(Local, KeepsWhatIsGiven) {
+TEST_F(Local, KeepsTheGivenOptions) {
   const LocalQuestion question{.run = parse_run_options(words({"--pp=2", "--zero=1"})), .ranks = 4};
   for (const PlannedLayout& planned : search_locally(question).layouts) {
     EXPECT_EQ(planned.layout.stages, 2);
     EXPECT_EQ(planned.layout.zero, 1);
     EXPECT_EQ(planned.layout.ranks(), 4);
     EXPECT_GT(planned.time.total(), 0);
-    // Each of them is a valid run.
+    // Each planned layout is a valid run.
     EXPECT_NO_THROW(settled_run(words(train_options(planned.layout)), 4));
   }
 }
 
-TEST_F(Local, RefusesWhatCannotBe) {
+TEST_F(Local, RefusesImpossibleLayouts) {
   const auto error_of = [&](const Words& more, int ranks, double memory = 0) -> std::string {
     try {
       search_locally({.run = parse_run_options(words(more)), .ranks = ranks, .memory = memory});
@@ -157,7 +159,7 @@ TEST_F(Local, RefusesWhatCannotBe) {
   EXPECT_THAT(error_of({}, 2, 1000), HasSubstr("no layout fits"));
 }
 
-TEST_F(Local, ARunInALayoutHasItsOptions) {
+TEST_F(Local, ARunWithALayoutHasItsOptions) {
   const RunOptions run = parse_run_options(words());
   const Layout layout{.data = 2,
                       .tensor = 2,

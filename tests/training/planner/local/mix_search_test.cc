@@ -1,5 +1,5 @@
-// Tests mixes of layers on this host: the messages that costs are based on are those that ranks
-// send.
+// Tests mixes of layers on this host. The messages on which costs are based must equal those that
+// ranks send.
 #include "training/planner/local/mix_search.h"
 
 #include <gmock/gmock.h>
@@ -69,7 +69,8 @@ double sent_of(const pipeline::Profile& profile, size_t unit) {
   return bytes;
 }
 
-// Halos with one neighbour are the first rank's; other conversions are alike on all ranks.
+// The planned halos are those of the first rank, which has one neighbour. Other conversions are the
+// same on all ranks.
 void expect_planned_messages(const Words& model, const Mix& mix) {
   SCOPED_TRACE(to_text(mix));
   RunOptions run = with_mix(run_with(model), mix);
@@ -96,7 +97,7 @@ TEST(MixSearch, PredictedTrafficOfLayersEqualsTheMeasured) {
   for (const Mix& mix : all_mixes(4, 2)) expect_planned_messages(kConvnet, mix);
 }
 
-TEST(MixSearch, CostsOfEachMixAreThere) {
+TEST(MixSearch, HasCostsOfEachMix) {
   const MixCosts costs = measured_mix_costs(run_with(kPerceptron), 2);
   ASSERT_EQ(costs.layers(), 3u);
   for (size_t layer = 0; layer < 3; ++layer) {
@@ -108,7 +109,7 @@ TEST(MixSearch, CostsOfEachMixAreThere) {
     }
   }
   EXPECT_EQ(costs.cheapest().size(), 3u);
-  // Three classes are not divided over four ranks.
+  // Three classes cannot be divided over four ranks.
   const MixCosts narrow = measured_mix_costs(run_with(kPerceptron, {"--tp=4"}), 4);
   EXPECT_TRUE(std::isinf(narrow.at(2, LayerSplit::batch, LayerSplit::model)));
   EXPECT_EQ(narrow.cheapest().back(), LayerSplit::batch);
@@ -130,7 +131,7 @@ TEST(MixSearch, ConvolutionsMayBeDomainParallel) {
   EXPECT_EQ(costs.cheapest().size(), 4u);
 }
 
-TEST(MixSearch, RefusesWhatCannotBeMixed) {
+TEST(MixSearch, RefusesModelsWithoutMixes) {
   const auto error_of = [](const RunOptions& run) -> std::string {
     try {
       measured_mix_costs(run, 2);

@@ -87,7 +87,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
-  // Of equally near candidates, one that contains the word is best: bxor for xor, not bor.
+  // One that contains the word is the best of equally near candidates: bxor for xor, not bor.
   std::pair least{std::max<size_t>(2, word.size() / 3) + 1, false};
   for (const std::string& candidate : candidates) {
     const bool differs = candidate.find(word) == candidate.npos;

@@ -207,7 +207,7 @@ TEST(Layouts, HierarchicalRunsOverGroupsOfGroups) {
   EXPECT_GT(of_two, 20);
 }
 
-// Of each cache, only one rank sends its part of the host's sum to other hosts.
+// One rank of each cache sends its part of the host's sum to other hosts.
 TEST(Layouts, InnerLevelsKeepBytesWithinAHost) {
   std::vector<Place> places;
   for (int rank = 0; rank < 16; ++rank) {

@@ -67,8 +67,8 @@ TEST(Grades, AnOrderThatDependsOnTheRankIsOnlyCorrect) {
   EXPECT_EQ(verdict.grade, Grade::correct);
 }
 
-// Returns programs of three ranks: rank 1 adds its input to that of rank 0, rank 2 adds its input to
-// this sum, and all ranks get the result.
+// Returns programs of three ranks: rank 1 adds its input to that of rank 0, rank 2 adds its input
+// to this sum, and all ranks get the result.
 Programs chain(ChunkRange partial) {
   Programs programs = {with({send({1}, {input(0)}), recv(2, {output(0)})}, 1, 1),
                        with({recv_reduce_left(0, {input(0)}, {partial}),

@@ -12,7 +12,10 @@ void describe(Schema& schema, GptConfig& config) {
              "maximum context length that the trained model supports, in tokens; 0: same as "
              "--context");
   schema.add("vocabulary", config.vocabulary, "vocabulary size, which follows from the data");
-  schema.add("hidden", config.hidden, "width of the feed-forward layer; 0: 4 x width")
+  schema
+      .add("hidden", config.hidden,
+           "width of the feed-forward layer (0: 4 x --width, or 8/3 x --width rounded up to a "
+           "multiple of 32 for swiglu and the Llama family)")
       .flag("--ffn-hidden-size");
   schema.add("norm", config.norm, {{"layer", NormKind::layer}, {"rms", NormKind::rms}},
              "normalization: layer (LayerNorm) or rms (RMSNorm)");

@@ -27,10 +27,12 @@ void describe_experts(Schema& schema, LlamaConfig& config) {
   schema.add("topk_groups", router.topk_groups,
              "number of expert groups from which a token's experts are chosen. The chosen groups "
              "are those with the largest sum of their two best scores");
-  schema.add("shared_hidden", config.shared_hidden,
-             "hidden width of the shared expert, which processes every token; 0: no shared expert");
+  schema.add(
+      "shared_hidden", config.shared_hidden,
+      "hidden width of the shared expert, which processes every token (0: no shared expert)");
   schema.add("shared_gate", config.shared_gate, "use a sigmoid gate on the shared expert");
-  schema.add("balance_loss", router.balance_loss, "weight of the load-balancing loss; 0: none")
+  schema
+      .add("balance_loss", router.balance_loss, "weight of the load-balancing loss (0 disables it)")
       .role(kTrainingOnly);
   schema
       .add("balance", router.balance,
@@ -47,18 +49,19 @@ void describe_experts(Schema& schema, LlamaConfig& config) {
       .role(kTrainingOnly);
   schema.add(
       "balance_bias", router.bias_rate,
-      "update rate of the router bias for loss-free load balancing, such as 1e-3; 0: no bias");
+      "update rate of the router bias for loss-free load balancing, such as 1e-3 (0 disables it)");
   schema.add("jitter", router.jitter, "relative random jitter of the router's input in training")
       .flag("--router-jitter")
       .role(kTrainingOnly);
   schema
       .add("z_loss", router.z_loss,
-           "weight of the router z-loss (mean squared log-sum-exp of the router's logits); 0: none")
+           "weight of the router z-loss, the mean squared log-sum-exp of the router's logits (0 "
+           "disables it)")
       .role(kTrainingOnly);
   schema
       .add("capacity", router.capacity,
-           "expert capacity factor: maximum number of a sample's tokens per expert, as a multiple "
-           "of an even share; an expert drops further tokens; 0: no limit")
+           "expert capacity factor (an expert keeps at most this multiple of an even share of a "
+           "sample's choices and drops the rest; 0: no limit)")
       .role(kTrainingOnly);
   schema
       .add(
@@ -82,11 +85,14 @@ void describe(Schema& schema, LlamaConfig& config) {
              "--context");
   schema
       .add("window", config.window,
-           "sliding-window attention: number of tokens to which a token attends, including itself; "
-           "0: all tokens before it")
+           "sliding-window attention: number of tokens to which a token attends, including itself "
+           "(0: itself and all tokens before it)")
       .flag("--attention-window");
   schema.add("vocabulary", config.vocabulary, "vocabulary size, which follows from the data");
-  schema.add("hidden", config.hidden, "width of the feed-forward layer; 0: 8/3 x width")
+  schema
+      .add("hidden", config.hidden,
+           "width of the feed-forward layer (0: 4 x --width, or 8/3 x --width rounded up to a "
+           "multiple of 32 for swiglu and the Llama family)")
       .flag("--ffn-hidden-size");
   schema.add("norm_epsilon", config.norm_epsilon, "term added to the variance in normalizations");
   RopeOptions& rope = config.rope;

@@ -39,7 +39,7 @@ void describe(Schema& schema, ResNetConfig& config) {
   schema.add("widths", config.widths, "channels of each stage");
   schema
       .add("sync_bn", config.sync_batch_norm,
-           "synchronized batch normalization: compute batch statistics over all ranks")
+           "compute batch statistics over all ranks (synchronized batch normalization)")
       .role(kTrainingOnly);
   schema
       .add("zero_last_gain", config.zero_last_gain,

@@ -40,7 +40,7 @@ void describe(Schema& schema, UNetConfig& config) {
   schema.add("widths", config.widths, "channels of each encoder level and of the bottom level");
   schema
       .add("sync_bn", config.sync_batch_norm,
-           "synchronized batch normalization: compute batch statistics over all ranks")
+           "compute batch statistics over all ranks (synchronized batch normalization)")
       .role(kTrainingOnly);
   describe_images(schema, config, "number of pixel classes");
 }

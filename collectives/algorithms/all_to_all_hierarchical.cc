@@ -27,7 +27,9 @@ namespace {
 
 constexpr int32_t kLevels = 1;
 
-// Locations on this rank of blocks from one rank to another. Forwarded blocks are in scratch.
+// Finds where this rank has the block that rank `from` sends to rank `to`: in the input if this
+// rank is `from`, in the output if this rank is `to`, and otherwise in a scratch slot, which is
+// allotted when the block is first asked for.
 class Blocks {
  public:
   explicit Blocks(int32_t rank) : rank_(rank) {}

@@ -13,7 +13,8 @@
 // buffer into 8 or 32 chunks, which are pipelined as slices are: each rank sends more messages, but
 // waits less for the first one.
 //
-// Sums travel as elements, rounded by every rank, in the order of the chain. (Reduce builds a
+// Partial sums are sent in the type of the elements, so every rank rounds them, in the order of the
+// chain. (Reduce builds a
 // right-leaning tree and scan a left-leaning one, so neither is canonical.)
 //
 // J. L. Träff, A. Ripke: Optimal Broadcast for Fully Connected Processor-Node Networks. JPDC 68(7),

@@ -10,7 +10,8 @@
 //
 // A rank receives n bytes and sends at most n (half of the buffer to each of two children in one
 // tree), after about log2 p rounds. For large buffers it is as efficient as a chain, with a shorter
-// latency. Reduce runs the same trees in reverse; sums travel as elements, rounded by every rank.
+// latency. Reduce runs the same trees in reverse. Partial sums are sent in the type of the
+// elements, so every rank that adds to them rounds them.
 //
 // P. Sanders, J. Speck, J. L. Träff: Two-tree algorithms for full bandwidth broadcast, reduction
 // and scan. Parallel Computing 35(12), 2009.

@@ -51,9 +51,9 @@ bool is_direct(const Imported& imported) {
              .grade != Grade::wrong;
 }
 
-// Returns Means::shared if the proof accepts the programs with it, otherwise Means::own. The proof
-// may reject Means::shared, because a program may forward a result from scratch, or through another
-// rank's scratch.
+// Returns Means::shared if the programs pass the proof with Means::shared, otherwise Means::own.
+// They fail, for example, if a rank completes a result in its scratch buffer and sends it from
+// there (the result is then not divided).
 Means means_of(const Imported& imported) {
   std::vector<Program> programs = imported.programs;
   Shape shape{.ranks = imported.ranks, .root = imported.root};

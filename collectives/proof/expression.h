@@ -67,8 +67,9 @@ class Expressions {
   struct Node {
     int32_t chunk;
     Id left;  // left operand; kNothing: the node is a leaf
-    // Right operand. For a leaf, its rank. If there is one operand, the operation on it: kNothing
-    // (rounded), kMean (divided and rounded) or kUnscaled.
+    // The right operand, if there are two. For a leaf, the rank of the input. If `left` is the only
+    // operand, the operation applied to it: kNothing (rounding), kMean (division, then rounding) or
+    // kUnscaled (an input that is still to be scaled).
     Id right;
     int32_t set;  // index of the set of contributors
     // If the node is an unrounded canonical tree, it is over ranks first .. last - 1; for other

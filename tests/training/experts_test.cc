@@ -202,7 +202,7 @@ TEST(Experts, CountsTheBytesSent) {
       TinyRun run = run_of(router, grid);
       testing::TinyRank rank(job, run);
       rank.step();
-      const double found = rank.mesh.said().bytes[static_cast<size_t>(Axis::expert)];
+      const double found = rank.mesh.unit_traffic().bytes[static_cast<size_t>(Axis::expert)];
       bytes[static_cast<size_t>(job.rank)] = found;
     });
     const double choices = 2 * 8 * testing::kTinyContext * 4;  // number of choices in all layers
@@ -237,7 +237,7 @@ TEST(Experts, ATokenGoesToAHostOnce) {
     testing::TinyRank rank(job, run);
     rank.step();
     const std::lock_guard lock(mutex);
-    bytes += rank.mesh.said().bytes[static_cast<size_t>(Axis::expert)];
+    bytes += rank.mesh.unit_traffic().bytes[static_cast<size_t>(Axis::expert)];
   });
   const double tokens = 2 * 8 * testing::kTinyContext;  // number of tokens in all layers
   // A row is sent four times: to the expert and back, in forward and backward. Its 4 choices and

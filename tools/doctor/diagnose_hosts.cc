@@ -16,8 +16,8 @@ namespace tutti::tool {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
-// Memory that may be registered with a network card at the same time; the pools of RDMA libraries
-// alone need part of it.
+// Smallest sufficient memlock limit of a host with RDMA devices. Registered memory is locked, and
+// the buffer pools of RDMA libraries already use part of the limit.
 constexpr uint64_t kMemlockForRdma = 1024 * kMiB;
 constexpr uint64_t kUsualMemlock = 8 * kMiB;  // Linux's own default
 // Memory per rank: buffers, its share of shared memory, and a small program.

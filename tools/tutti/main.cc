@@ -27,7 +27,8 @@ namespace {
 
 constexpr int kFailed = 1;
 
-// Logs warnings once per job, not once per rank. An agent uses the launcher's settings.
+// Logs the warnings about settings once per job, not once per rank. Not called by agents, which
+// receive their settings later.
 void log_settings_warnings() {
   try {
     const std::optional<FoundJob> found = find_job(own_environment);

@@ -129,10 +129,9 @@ void add_fields(Command command, training::DocumentFields& fields) {
   add("--field", fields.text,
       "field that holds the text; a dot selects a nested field (meta.body)");
   add("--prompt-field", fields.prompt,
-      "fine-tuning records without a text field: field of the prompt, which is excluded from the "
-      "loss");
+      "field that holds the prompt of a fine-tuning record; prompts are excluded from the loss");
   add("--completion-field", fields.completion,
-      "fine-tuning records: field of the response, which is trained on");
+      "field that holds the response of a fine-tuning record, which is trained on");
   command
       .add_option("--python", fields.python,
                   "Python interpreter that reads Parquet and Arrow files (requires pyarrow)")

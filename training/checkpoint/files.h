@@ -1,7 +1,7 @@
 // Reads whole files, and writes files durably.
 //
-// Functions that fail throw an Error that names the file: code system, or invalid_argument for
-// reading something that is not a regular file.
+// Functions that fail throw an Error that names the file. Its code is `system`, or
+// `invalid_argument` if the file to read is not a regular file.
 #pragma once
 
 #include <cstddef>

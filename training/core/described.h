@@ -1,5 +1,6 @@
-// Reads a struct from a configuration and writes it as one. The function `describe` lists the
-// members of the configuration and the variables of the struct that have their values.
+// Reads a configuration (JSON) into a struct, and writes a struct as a configuration. The function
+// `describe` adds each member of the configuration to a Schema, with a reference to the variable of
+// the struct that holds its value.
 #pragma once
 
 #include <memory>

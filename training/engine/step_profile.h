@@ -64,8 +64,8 @@ class StepProfiler : public KernelObserver {
     auto operator<=>(const Place&) const = default;
   };
 
-  // Measure the time from begin() to end(). `steps`: number of steps since begin(). Steps measured
-  // before are discarded once, as warm-up, by the first begin() after at least two steps.
+  // Measure the time from begin() to end(). `steps`: number of steps since begin(). The
+  // first begin() that finds at least two measured steps discards them, as warm-up.
   void begin();
   void end(int64_t steps);
   // Ends the current part of the step and begins the part `place`. Returns the previous part. Has

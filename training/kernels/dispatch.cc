@@ -123,9 +123,9 @@ BasicTensor<is_const> looked_up(const BasicTensor<is_const>& table,
   return table.row_range(0, std::min(table.rows, std::ssize(indices)));
 }
 
-// Returns the operations of one of attention's products, for the keys to which each query attends.
-// The forward pass has two products (scores, output), the backward pass five (scores again, and the
-// gradients of probabilities, queries, keys and values).
+// Returns the number of floating-point operations of one matrix product of attention. Counts only
+// the keys to which each query attends. The forward pass has two products (scores, output), the
+// backward pass five (scores again, and the gradients of probabilities, queries, keys and values).
 double operations_of_product(const AttentionShape& shape) {
   double seen = 0;
   for (int64_t row = 0; row < shape.rows(); ++row) {

@@ -26,10 +26,10 @@ std::unique_ptr<Decoder> language_model(const std::string& path, const Json& con
     static_cast<void>(model.release());
     return std::unique_ptr<Decoder>(decoder);
   }
-  throw Error(
-      ErrorCode::invalid_argument,
-      cat("this is not a language model: ", printable(in_words(configuration), 200)),
-      {.where = path, .remedy = "use gpt2, llama or one of its mixture-of-experts variants"});
+  throw Error(ErrorCode::invalid_argument,
+              cat("this model is not a transformer language model: ",
+                  printable(in_words(configuration), 200)),
+              {.where = path, .remedy = "use gpt2, llama or a mixture of experts such as mixtral"});
 }
 
 // Reads a matrix some rows at a time, and writes them in quantized blocks.

@@ -98,7 +98,8 @@ class Mixture {
     return place_.experts.has(Axis::tensor) && place_.size(Axis::tensor) > 1;
   }
   bool relays(const Pass& pass) const;
-  // Returns the tokens that this tensor-parallel rank dispatches, or whose outputs it adds up.
+  // Returns this tensor-parallel rank's share of the tokens: an even share if the experts are
+  // divided among the tensor-parallel ranks, otherwise all tokens.
   Share own_tokens(int64_t tokens) const;
   void route(Pass& pass, ConstTensor input, Saved& saved) const;
   void set_entries(Pass& pass, ConstTensor input, Saved& saved) const;

@@ -125,9 +125,9 @@ class Counting {
   }
 
  private:
-  // Returns the bytes of the activations in flight (Narayanan et al., 2021). With 1F1B they belong
-  // to p - stage micro-batches, but at most to all of the step. With interleaving they belong to
-  // 2 (p - 1 - stage) + (v - 1) p + 1 chunks.
+  // Returns the bytes of the activations in flight (Narayanan et al., 2021) for p stages and v
+  // chunks per rank. With 1F1B, p - stage micro-batches are in flight, or all micro-batches of the
+  // step if these are fewer. With interleaving, 2 (p - 1 - stage) + (v - 1) p + 1 chunks are.
   double kept_of_layers(int stage, double layers, double sparse) const {
     const double p = layout_.stages;
     const double v = layout_.virtual_stages;

@@ -28,7 +28,7 @@ struct SurvivalOptions {
   int copies = 2;           // number of copies of each rank's part of the state: see MemoryCopies
 };
 
-// The deaths after which a session continues the run.
+// Tells a session that it continues the run after deaths.
 struct Continuation {
   std::vector<int> lost_ranks;  // ranks in the job that were lost since the last session, ascending
   uint64_t last_step = 0;       // last step that was completed before these ranks were lost

@@ -34,11 +34,11 @@
 
 namespace tutti::shm {
 
-// Returns the number of bytes that a file can have behind `start` for the heaps of `ranks` ranks; 0
-// if a limit on file sizes leaves too little.
+// Returns the number of bytes to add to the file after offset `start` for the heaps of all ranks; 0
+// if the limit of file sizes (RLIMIT_FSIZE) leaves no room for them.
 uint64_t bytes_for_heaps(uint64_t start, int ranks);
-// Returns a rank's part of the file, which is behind `start`. It is empty if the file has no room
-// for heaps.
+// Returns the extent of a rank's heap; the heaps follow offset `start` of the file. It is empty if
+// the file has no room for heaps.
 Extent part_of_heaps(const Fd& file, uint64_t start, int ranks, int rank);
 
 // The location of an allocation, as other ranks need it to read.

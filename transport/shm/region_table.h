@@ -41,7 +41,8 @@ class RegionTable {
   std::shared_ptr<Region> create(uint64_t id, const Geometry& geometry);
   void withdraw(uint64_t id);
   void give_back(uint64_t id);
-  // Returns the region that `owner` created, for the other ranks; null if it is not published yet.
+  // Maps and returns the region that another rank, `owner`, created; null if it is not published
+  // yet.
   std::shared_ptr<Region> find(uint64_t id, int owner, const Geometry& geometry);
 
  private:

@@ -57,8 +57,9 @@ void Execution::cut_into(uint32_t slices, int lanes) {
 
 // ---- a point-to-point message as a whole
 
-// Returns true if the message can be sent whole. A message too short to be lent is sent in slices,
-// however many they are, because no slot holds all of it.
+// Returns true if a message of several slices can be sent whole, which requires that it can be
+// lent, because no slot holds a copy of all of it. Other messages, such as short ones, are sent in
+// slices.
 bool Execution::can_send_whole() const {
   const BoundStep& bound = compiled_->bound_steps[0];
   const uint64_t bytes = bound.elements * compiled_->element_bytes;

@@ -70,8 +70,8 @@ class DeviceCalls {
   struct HashOfKind {
     size_t operator()(const Kind& kind) const;
   };
-  // Maximum number of cached calls. It exceeds the number of kinds of calls that a model repeats.
-  // There must be a limit, because uneven calls may come in any number of kinds.
+  // Maximum number of cached calls; a model repeats fewer kinds of calls. The cache needs a limit,
+  // because v-variants may have other block sizes in each call, and each set of sizes is a Kind.
   static constexpr size_t kMostKept = 512;
 
   GpuChoice choose(const Kind& kind);

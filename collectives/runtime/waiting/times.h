@@ -7,11 +7,11 @@
 
 namespace tutti::internal {
 
-// Time since the last progress for which a wait spins before it sleeps (backoff.h).
+// A wait spins until this long after the last progress, and then sleeps (backoff.h).
 inline constexpr int64_t kSpinNs = 200'000;
 // Maximum of the adaptive spinning time, on transports that wake slowly.
 inline constexpr int64_t kMostSpinNs = 3'000'000;
-// Time since the last progress for which a wait yields, if ranks share cores.
+// A wait yields until this long after the last progress if ranks share cores, and then sleeps.
 inline constexpr int64_t kYieldNs = 2'000'000;
 inline constexpr std::chrono::milliseconds kLongestSleep(50);
 // Time that a thread sleeps while another thread makes progress on the call that it waits for.

@@ -271,7 +271,7 @@ TEST_F(HuggingFaceCommands, NamesMistakes) {
   EXPECT_FALSE(std::filesystem::exists(path("hf")));
   const Result sampled = run({"sample", path("mlp")});
   EXPECT_EQ(sampled.code, 1);
-  EXPECT_THAT(sampled.err, HasSubstr("not a language model"));
+  EXPECT_THAT(sampled.err, HasSubstr("not a transformer language model"));
 }
 
 }  // namespace

@@ -202,9 +202,9 @@ TEST(AttentionOverRanks, BytesAreThoseOfTheFormulas) {
       TestPass test(DType::f32);
       test.pass.mesh = &mesh;
       test.batch.partition = &partition;
-      const double before = mesh.said().bytes[static_cast<size_t>(Axis::context)];
+      const double before = mesh.unit_traffic().bytes[static_cast<size_t>(Axis::context)];
       attention.forward(test.pass, shape, split_qkv(shape, ConstTensor(inputs)), output);
-      return mesh.said().bytes[static_cast<size_t>(Axis::context)] - before;
+      return mesh.unit_traffic().bytes[static_cast<size_t>(Axis::context)] - before;
     };
     by_ring[static_cast<size_t>(job.rank)] = sent_by(RingAttention());
     by_heads[static_cast<size_t>(job.rank)] = sent_by(HeadsAttention());

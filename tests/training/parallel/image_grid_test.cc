@@ -303,7 +303,7 @@ TEST(ImageGridTest, HaloBytesAreThoseOfTheFormula) {
       computed(c, DType::f32, {ImageGrid::of(mesh.place()), &kHalos}, &mesh);
       const int neighbours = job.rank == 0 || job.rank == kRanks - 1 ? 1 : 2;
       const auto row = static_cast<double>(kSamples * kSize * kChannels) * sizeof(float);
-      EXPECT_EQ(mesh.said().bytes[static_cast<size_t>(Axis::spatial)],
+      EXPECT_EQ(mesh.unit_traffic().bytes[static_cast<size_t>(Axis::spatial)],
                 2 * neighbours * static_cast<double>((kernel - 1) / 2) * row);
     });
   }

@@ -1,5 +1,5 @@
-// Implements tutti plan --memory: shows the memory of a model's parameters and of training it,
-// without a layout.
+// Implements tutti plan --memory: shows how much memory a model's parameters and their training
+// need. Does not search for a parallel layout.
 #include "training/planner/memory.h"
 
 #include <cstdio>

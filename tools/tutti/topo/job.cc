@@ -50,6 +50,20 @@ std::vector<int> gather_numbers(Communicator& comm, int own) {
   return all;
 }
 
+// Returns the host's nodes that can be ranks, in the order of their numbers: its GPUs, otherwise
+// its cores, otherwise the host itself.
+std::vector<int> places_on(const Graph& graph, int host) {
+  std::vector<int> found;
+  for (const NodeKind kind : {NodeKind::gpu, NodeKind::core, NodeKind::host}) {
+    for (int node = 0; node < static_cast<int>(graph.nodes().size()); ++node) {
+      if (graph.node(node).host == host && graph.node(node).kind == kind) found.push_back(node);
+    }
+    if (!found.empty()) break;
+  }
+  std::ranges::stable_sort(found, {}, [&](int node) { return graph.node(node).number; });
+  return found;
+}
+
 }  // namespace
 
 JobGraph graph_of_job(Communicator& comm, const std::string& own_rack) {
@@ -75,11 +89,9 @@ JobGraph graph_of_job(Communicator& comm, const std::string& own_rack) {
     found.push_back({*host, job.racks[first], parse_graph_json(graphs[first], *host)});
   }
   job.graph = cluster_graph(found);
-  std::map<int, std::vector<int>> places;  // key: host
-  for (const int node : job.graph.rank_nodes()) places[job.graph.node(node).host].push_back(node);
   const std::vector<int> cores = gather_numbers(comm, own_core());
   for (size_t host = 0; host < hosts.size(); ++host) {
-    const std::vector<int>& there = places[static_cast<int>(host)];
+    const std::vector<int> there = places_on(job.graph, static_cast<int>(host));
     const std::vector<size_t>& ranks = ranks_on[*hosts[host]];
     for (size_t k = 0; k < ranks.size(); ++k) {
       const auto on_its_core = std::ranges::find_if(there, [&](int node) {

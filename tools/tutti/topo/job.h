@@ -19,9 +19,9 @@ struct JobGraph {
 };
 
 // Returns the graph of the job's hosts, the same on all ranks. The first rank of each host reads
-// its host's topology. Ranks are placed on the GPUs of their host, or on its cores if it has no
-// GPUs: a rank that is bound to cores on the first of them, other ranks evenly. If a host has more
-// ranks than places, several ranks share a node.
+// its host's topology. Ranks are distributed evenly over the GPUs of their host. If the host has
+// no GPUs, they are distributed evenly over its cores, except that a rank that may use only some
+// cores is placed on the first of those. Several ranks share a GPU or core if there are more ranks.
 JobGraph graph_of_job(Communicator& comm, const std::string& own_rack);
 
 // Returns a table of rank, host, rack and node, with one line per rank.

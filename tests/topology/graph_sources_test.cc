@@ -262,7 +262,9 @@ TEST(NcclXml, TwoGpusMayBeOneDeviceOnPci) {
               &graph);
   EXPECT_EQ(graph.rank_nodes().size(), 3u);
   for (const GraphLink& link : graph.links()) {
-    if (link.kind == LinkClass::xgmi) EXPECT_DOUBLE_EQ(link.GBps, 48);
+    if (link.kind == LinkClass::xgmi) {
+      EXPECT_DOUBLE_EQ(link.GBps, 48);
+    }
   }
 }
 

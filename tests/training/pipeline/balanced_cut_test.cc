@@ -80,7 +80,9 @@ TEST(BalancedCut, NoCutIsBetter) {
     each_cut(units, chunks, firsts, [&](const std::vector<int>& other) {
       const double difference = slowest(costs, other) - slowest(costs, found);
       EXPECT_GE(difference, 0);
-      if (difference == 0) EXPECT_GE(squares(costs, other), squares(costs, found));
+      if (difference == 0) {
+        EXPECT_GE(squares(costs, other), squares(costs, found));
+      }
     });
   }
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/settings.h"
 #include "training/core/layout.h"
 #include "training/optimizers/blocks.h"
 #include "training/optimizers/optimizer_loops.h"
@@ -105,6 +106,11 @@ double ExactSum::value() const {
 }
 
 void add_squares(std::span<const float> elements, ExactSum& sum) {
+  if (settings().get_bool("TUTTI_DETERMINISTIC")) {
+    // The square of a float is exact in double.
+    for (const float element : elements) sum.add(static_cast<double>(element) * element);
+    return;
+  }
   constexpr size_t kBlock = optimizer_loops::kSquaresBlock;
   constexpr size_t kBlocks = kUpdateBlock / kBlock;
   const optimizer_loops::Loops& loops = optimizer_loops::loops();

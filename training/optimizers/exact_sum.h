@@ -1,5 +1,6 @@
 // Sums that do not depend on the order or grouping of their terms. The bits of norms computed with
-// them do not depend on how parameters are sharded.
+// them do not depend on how parameters are sharded (across tensor-parallel ranks, only with
+// TUTTI_DETERMINISTIC=1).
 #pragma once
 
 #include <array>
@@ -40,10 +41,11 @@ class ExactSum {
   int64_t pending_ = 0;  // number of terms since the last carry; each adds less than 2^32 to a limb
 };
 
-// Adds the squares of a parameter's elements to `sum`. Squares are summed in double within aligned
-// blocks of kAlignment elements, in a fixed order, and the blocks' sums are added exactly. The
-// first element must therefore be at the start of a block, as in every piece of a layout; the last
-// one may be anywhere.
+// Adds the squares of a parameter's elements to `sum`. With TUTTI_DETERMINISTIC=1 all squares are
+// added exactly, so that the sum does not depend on how a parameter is divided. Otherwise squares
+// are summed in double within aligned blocks of kAlignment elements, in a fixed order, and the
+// blocks' sums are added exactly. The first element must therefore be at the start of a block, as
+// in every piece of a layout; the last one may be anywhere.
 void add_squares(std::span<const float> elements, ExactSum& sum);
 // Adds the squares of 1 x n elements of f16, bf16 or f32 in the same way. Throws Error(unsupported)
 // for another type.

@@ -6,10 +6,12 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
 #include "base/reduce.h"
+#include "base/settings.h"
 #include "training/core/layout.h"
 
 namespace tutti::training {
@@ -19,6 +21,31 @@ double sum_of(const std::vector<double>& terms) {
   ExactSum sum;
   for (const double term : terms) sum.add(term);
   return sum.value();
+}
+
+// Returns the sum of squares, added in pieces of `piece` elements.
+double squares_in_pieces(std::span<const float> values, size_t piece) {
+  ExactSum sum;
+  for (size_t first = 0; first < values.size(); first += piece) {
+    add_squares(values.subspan(first, std::min(piece, values.size() - first)), sum);
+  }
+  return sum.value();
+}
+
+TEST(ExactSumTest, SquaresDoNotDependOnTheDivisionInDeterministicMode) {
+  settings().set("TUTTI_DETERMINISTIC", "1");
+  std::mt19937 random(1);
+  std::uniform_real_distribution<float> mantissa(-2, 2);
+  for (int trial = 0; trial < 100; ++trial) {
+    std::vector<float> values(1000);
+    for (float& value : values)
+      value = std::ldexp(mantissa(random), -static_cast<int>(random() % 60));
+    const double whole = squares_in_pieces(values, values.size());
+    for (const size_t piece : {1, 7, 32, 125, 250}) {
+      EXPECT_EQ(squares_in_pieces(values, piece), whole) << piece;
+    }
+  }
+  settings().set("TUTTI_DETERMINISTIC", "0");
 }
 
 TEST(ExactSumTest, IsZeroAtTheStart) { EXPECT_EQ(ExactSum().value(), 0.0); }

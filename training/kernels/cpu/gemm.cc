@@ -252,8 +252,11 @@ Tiles strips_of(const GemmKey& key) {
 
 Tiles tiles_of(const GemmKey& key) {
   if (key.m * key.n * key.k < kSmallProduct) return {key.m, key.n, 1, 1};
+  // For large tiles oneDNN chooses the order of summation by the strides, so strips are not for
+  // BitsOf::shape.
   static const bool by_strips = !has_avx512();
-  if (by_strips && key.transpose_a && key.in == DType::f32) return strips_of(key);
+  const bool transposed = key.transpose_a && key.in == DType::f32;
+  if (by_strips && transposed && key.bits == BitsOf::strides) return strips_of(key);
   int64_t down = halved(key.m, kBestRows);
   if (down < kEnoughTiles) down = halved(key.m, kLeastRows);
   int64_t across = halved(key.n, kMostCols);

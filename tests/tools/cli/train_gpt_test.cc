@@ -359,7 +359,7 @@ TEST_F(TrainGpt, WrongOptionsAreRefused) {
   expect_refused({"--pp", "2", "--cut", "0,9"}, {"4 units", "2 chunks", "0,9"});
   expect_refused({"--pp", "2", "--cut", "0,x"}, {"--cut", "0,x"});
   expect_refused({"--pp", "5", "--ranks", "5"}, {"4", "5"});
-  expect_refused({"--pp", "2", "--dp", "2", "--ranks", "3"}, {"3", "data 2 x pipeline 2"});
+  expect_refused({"--pp", "2", "--dp", "2", "--ranks", "3"}, {"3", "2 (data) x 2 (pipeline)"});
   expect_refused({"--pp", "2", "--schedule", "chimera", "--zero", "3"},
                  {"chimera", "ZeRO stage 3"});
   expect_refused({"--average-every", "4", "--zero", "1"}, {"ZeRO stage 1", "--sync"});

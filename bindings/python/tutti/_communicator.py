@@ -155,7 +155,8 @@ class Communicator:
 
     def grow(self, count: int) -> Communicator:
         """Returns a communicator of all surviving ranks of the job, which must be in this one,
-        followed by up to `count` spares (`tutti run --spares`), whose init() returns it as well.
+        followed by spares (`tutti run --spares`), on which init() returns it. Its size is `size` +
+        `count`, or less if too few spares are left; `size` counts members that have died.
         Collective among the survivors; blocks. Errors as shrink()."""
         return Communicator(self._handle.grow(count))
 

@@ -22,12 +22,6 @@ std::string plain(const std::string& text) {
   return all;
 }
 
-std::string listed(const std::vector<std::string>& words, const char* separator) {
-  std::string text;
-  for (const std::string& word : words) text += cat(text.empty() ? "" : separator, word);
-  return text;
-}
-
 // A set of model kinds that has a name in the help.
 struct ModelGroup {
   const char* name;
@@ -62,7 +56,7 @@ std::string in_groups(std::vector<std::string> names, size_t first_group = 0) {
       return std::ranges::find(group.kinds, name) != group.kinds.end();
     });
   }
-  return listed(names, ", ");
+  return joined(names, ", ");
 }
 
 // Values, each with the kinds that have it.
@@ -91,7 +85,7 @@ std::string default_of(const KindSettings::Kind& kind, const Field& field) {
   for (size_t i = 1; i < values.size(); ++i) {
     others.push_back(cat(values[i].first, " for ", in_groups(values[i].second)));
   }
-  return cat(values[0].first, " (", listed(others, "; "), ")");
+  return cat(values[0].first, " (", joined(others, "; "), ")");
 }
 
 // Returns each default with its kinds: "1 for mlp; 4 for transformers". If all `owners` have the
@@ -102,10 +96,21 @@ std::string in_words(const Sharing& defaults, const std::vector<std::string>& ow
   for (const auto& [value, kinds] : defaults) {
     texts.push_back(cat(value, " for ", in_groups(kinds)));
   }
-  return listed(texts, "; ");
+  return joined(texts, "; ");
 }
 
 }  // namespace
+
+std::string joined(const std::vector<std::string>& words, const char* separator, const char* last) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == words.size() ? last : separator) + words[i];
+  }
+  return text;
+}
+std::string joined(const std::vector<std::string>& words, const char* separator) {
+  return joined(words, separator, separator);
+}
 
 std::string meaning_of(const Field& field) {
   const std::string value = field.traits().shows_default ? plain(default_of(field)) : "";
@@ -135,7 +140,7 @@ std::string model_groups_in_words() {
     const ModelGroup& group = model_groups()[i];
     texts.push_back(cat(group.name, " (", in_groups(group.kinds, i + 1), ")"));
   }
-  return listed(texts, ", ");
+  return joined(texts, ", ");
 }
 
 }  // namespace tutti::training

@@ -2,11 +2,16 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "training/core/schema.h"
 #include "training/setup/kind_settings.h"
 
 namespace tutti::training {
+
+// Returns the words as one text. `last`: separator of the last two words.
+std::string joined(const std::vector<std::string>& words, const char* separator, const char* last);
+std::string joined(const std::vector<std::string>& words, const char* separator);
 
 // Returns the description of a setting, with its default.
 std::string meaning_of(const Field& field);

@@ -28,14 +28,6 @@ const Schema& run_schema() {
   return all.schema;
 }
 
-std::string joined(const std::vector<std::string>& words, const char* last) {
-  std::string text;
-  for (size_t i = 0; i < words.size(); ++i) {
-    text += (i == 0 ? "" : i + 1 == words.size() ? last : ", ") + words[i];
-  }
-  return text;
-}
-
 // Returns the option of a field; empty if it has none.
 std::string flag_of(const Field& field) {
   const std::vector<std::string> flags = split(field.traits().flags, ',');
@@ -111,7 +103,7 @@ void add_kind_flags(Command command, Json& given, const KindSettings& registry,
   };
   command
       .add_words(registry.flag(), take,
-                 cat(joined(names, " or "), " (default: ", known[0], ")", about), false)
+                 cat(joined(names, ", ", " or "), " (default: ", known[0], ")", about), false)
       .type_name("NAME")
       .group(registry.group)
       .suggest(known);
@@ -221,7 +213,7 @@ void refuse_members_of_other_kinds(const Json& object, const std::string& where)
     const std::string flag = flag_of(*registry.find(key));
     const std::string problem =
         cat(flag.empty() ? key : flag, " has no effect without ", registry.flag(), ' ',
-            joined(owners, " or "), "; the ", registry.object, " is ", name->words());
+            joined(owners, ", ", " or "), "; the ", registry.object, " is ", name->words());
     if (where.empty()) throw UsageError(problem);
     throw Error(ErrorCode::invalid_argument, problem, {.where = where});
   }

@@ -79,7 +79,7 @@ TEST_F(HuggingFaceCommands, TextEndsAtTheModelsEndTokens) {
   EXPECT_EQ(sample(path("hf")), "Once\n");
 }
 
-TEST_F(HuggingFaceCommands, PlaceholdersOfFilesAreNamed) {
+TEST_F(HuggingFaceCommands, NamesFilesThatAreGitLfsPointers) {
   train_llama(path("run"));
   expect_good({"export", path("run"), path("hf")});
   const std::string pointer =

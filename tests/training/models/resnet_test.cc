@@ -139,7 +139,7 @@ TEST(ResNetTest, Gradients) {
   }
 }
 
-TEST(ResNetTest, OtherTypesAreCloseToDoubles) {
+TEST(ResNetTest, OtherTypesAgreeWithF64) {
   const ResNetConfig config = small_config();
   const ImageBatch batch(config, 8);
   Bound exact(config);

@@ -229,7 +229,10 @@ int64_t share(int64_t size, int64_t parts) {
   return ((size + parts - 1) / parts + kVector - 1) / kVector * kVector;
 }
 
-bool has_avx512() { return dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core; }
+bool has_avx512() {
+  static const bool has = dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core;
+  return has;
+}
 
 // Divides a product of a transposed matrix, such as the gradient of weights, into strips along the
 // longer side of c. oneDNN reads a transposed matrix more slowly by AVX2 if tiles are small, and
@@ -254,9 +257,8 @@ Tiles tiles_of(const GemmKey& key) {
   if (key.m * key.n * key.k < kSmallProduct) return {key.m, key.n, 1, 1};
   // For large tiles oneDNN chooses the order of summation by the strides, so strips are not for
   // BitsOf::shape.
-  static const bool by_strips = !has_avx512();
   const bool transposed = key.transpose_a && key.in == DType::f32;
-  if (by_strips && transposed && key.bits == BitsOf::strides) return strips_of(key);
+  if (transposed && key.bits == BitsOf::strides && !has_avx512()) return strips_of(key);
   int64_t down = halved(key.m, kBestRows);
   if (down < kEnoughTiles) down = halved(key.m, kLeastRows);
   int64_t across = halved(key.n, kMostCols);
@@ -287,7 +289,7 @@ void multiply(const GemmKey& key, ConstTensor a, ConstTensor b, void* c, const v
 // products that read the matrix column by column take up to twice as long. With AVX-512, oneDNN
 // reads more of each row at once, and half a page is harmless.
 bool collides(const GemmKey& key, int64_t stride) {
-  static const int64_t distance = has_avx512() ? 4096 : 2048;
+  const int64_t distance = has_avx512() ? 4096 : 2048;
   return key.in == DType::f32 && stride * static_cast<int64_t>(sizeof(float)) % distance == 0;
 }
 

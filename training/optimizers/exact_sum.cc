@@ -105,8 +105,13 @@ double ExactSum::value() const {
   return negative ? -result : result;
 }
 
-void add_squares(std::span<const float> elements, ExactSum& sum) {
-  if (settings().get_bool("TUTTI_DETERMINISTIC")) {
+namespace {
+
+bool adds_each_square() { return settings().get_bool("TUTTI_DETERMINISTIC"); }
+
+// `each`: adds each square by itself.
+void add_squares(std::span<const float> elements, bool each, ExactSum& sum) {
+  if (each) {
     // The square of a float is exact in double.
     for (const float element : elements) sum.add(static_cast<double>(element) * element);
     return;
@@ -130,11 +135,18 @@ void add_squares(std::span<const float> elements, ExactSum& sum) {
   add(last.data(), 1);
 }
 
+}  // namespace
+
+void add_squares(std::span<const float> elements, ExactSum& sum) {
+  add_squares(elements, adds_each_square(), sum);
+}
+
 void add_squares(ConstTensor elements, ExactSum& sum) {
+  const bool each = adds_each_square();
   std::array<float, kUpdateBlock> buffer;
   for (int64_t begin = 0; begin < elements.cols; begin += kUpdateBlock) {
     const int64_t count = std::min<int64_t>(kUpdateBlock, elements.cols - begin);
-    add_squares(as_floats(elements.col_range(begin, count), buffer), sum);
+    add_squares(as_floats(elements.col_range(begin, count), buffer), each, sum);
   }
 }
 

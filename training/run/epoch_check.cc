@@ -148,7 +148,7 @@ class Counter {
 
 bool EpochCheck::holds() const {
   return same_after_resume && std::ranges::all_of(epochs, [](const EpochCount& count) {
-           // Of two random orders, about one example has the same place in both by chance.
+           // Two random orders have about one example at the same place by chance.
            const bool is_other = count.taken < 16 || count.same_place < count.taken / 2;
            return count.repeated == 0 && count.missing == 0 && is_other;
          });

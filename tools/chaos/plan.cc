@@ -166,16 +166,16 @@ bool has_fault(const Plan& plan, Kind kind) {
 }
 
 bool is_harmless(const Fault& fault) {
-  const bool is_short_cut = fault.kind == Kind::cut && fault.for_ms > 0;
-  const bool is_short_drop =
-      fault.kind == Kind::drop && fault.for_ms > 0 && fault.for_ms <= kShortCutMs;
+  const bool is_short_loss = (fault.kind == Kind::cut || fault.kind == Kind::drop) &&
+                             fault.for_ms > 0 && fault.for_ms <= kShortCutMs;
   return fault.kind == Kind::pause || fault.kind == Kind::delay || fault.kind == Kind::clock ||
-         is_short_cut || is_short_drop;
+         is_short_loss;
 }
 
 bool is_survivable(const Fault& fault) {
+  const bool is_temporary_cut = fault.kind == Kind::cut && fault.for_ms > 0;
   return is_harmless(fault) || (fault.kind == Kind::kill && fault.rank != kLauncher) ||
-         fault.kind == Kind::drop || fault.kind == Kind::lose;
+         is_temporary_cut || fault.kind == Kind::drop || fault.kind == Kind::lose;
 }
 
 bool has_victim(const Fault& fault) {

@@ -26,8 +26,8 @@ enum class Kind : uint8_t {
   swap,      // two words of a message over TCP are swapped
 };
 
-// Longest partition, in ms, that a job must survive without an error, and longest cut that is
-// drawn.
+// Longest cut or partition, in ms, that a job must survive without an error, and longest cut that
+// is drawn.
 inline constexpr uint64_t kShortCutMs = 4000;
 
 // Value of `rank` that means the command itself.

@@ -192,6 +192,27 @@ std::string grade_of(Grade grade, const Task& longest, WireFormat wire) {
              roundings == 1 ? " rounding" : " roundings", " at ", longest.shape.ranks, " ranks");
 }
 
+// Returns why there is no program of this algorithm for so many ranks.
+std::string why_none(const Algorithm& algorithm, int ranks) {
+  return why_unsupported(algorithm, {.ranks = ranks});
+}
+
+// Throws Error(unsupported) if there is nothing to prove.
+void check_any(const std::vector<Task>& tasks, const std::vector<const Algorithm*>& algorithms,
+               int ranks) {
+  if (!tasks.empty()) return;
+  std::string reasons;
+  for (const Algorithm* algorithm : algorithms) {
+    reasons += cat(reasons.empty() ? "" : "; ", name(algorithm->collective), ' ', algorithm->name,
+                   ": ", why_none(*algorithm, ranks));
+  }
+  throw Error(
+      ErrorCode::unsupported,
+      cat("none of the chosen algorithms has a program for ",
+          ranks == 1 ? "1 rank" : cat(ranks, " ranks")),
+      {.cause = reasons, .remedy = "use another --ranks or --max-ranks, or other algorithms"});
+}
+
 // Prints an algorithm's line, and returns the number of programs that were proved.
 long report(const Algorithm& algorithm, const std::vector<Task>& tasks, int max_ranks,
             WireFormat wire, bool& good) {
@@ -221,6 +242,7 @@ long report(const Algorithm& algorithm, const std::vector<Task>& tasks, int max_
               algorithm.name.c_str(), range.c_str(), wire == WireFormat::plain ? 10 : 45,
               grade.c_str(), algorithm.source.c_str());
   std::fputs(problems.c_str(), stdout);
+  if (ranks.empty()) std::printf("  not proved: %s\n", why_none(algorithm, max_ranks).c_str());
   std::fflush(stdout);
   good = good && problems.empty();
   return proved;
@@ -244,6 +266,8 @@ int run(const VerifyOptions& options) {
     const std::vector<Task> more = tasks_for(*algorithm, options);
     tasks.insert(tasks.end(), more.begin(), more.end());
   }
+  const int most = options.ranks > 0 ? options.ranks : options.max_ranks;
+  check_any(tasks, algorithms, most);
   prove(tasks);
   long proved = 0;
   bool good = true;

@@ -4,8 +4,21 @@
 
 namespace tutti::training::pipeline {
 
+namespace {
+
+using Copies = std::map<int, Tensor>;
+
+void free_copy(BufferPool& pool, Copies& copies, Copies::iterator copy) {
+  pool.release(copy->second.data, copy->second.bytes());
+  copies.erase(copy);
+}
+
+}  // namespace
+
 void WeightVersions::begin(const RankPlan& plan) {
   newest_ = 0;
+  if (!copies_.empty()) end();  // the run before failed, and its parameters may be in a copy
+  while (!copies_.empty()) free_copy(storage_.pool(), copies_, copies_.begin());
   uses_left_.assign(1, 0);
   for (const Action& action : plan.actions) {
     const auto version = static_cast<size_t>(action.version);
@@ -20,9 +33,7 @@ void WeightVersions::use(int version) {
 
 void WeightVersions::done(int version) {
   if (--uses_left_[static_cast<size_t>(version)] > 0 || version == newest_) return;
-  const auto copy = copies_.find(version);
-  storage_.pool().release(copy->second.data, copy->second.bytes());
-  copies_.erase(copy);
+  free_copy(storage_.pool(), copies_, copies_.find(version));
 }
 
 void WeightVersions::before_update() {

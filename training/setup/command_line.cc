@@ -26,6 +26,14 @@ constexpr int kWrongUsage = 2;
 // an option, so they are stored as the name of such a check.
 constexpr const char* kSuggested = "words:";
 
+std::string not_one_of(const std::string& word, const std::vector<std::string>& known) {
+  std::string names;
+  for (const std::string& name : known) names += cat(names.empty() ? "" : ", ", name);
+  const std::string close = nearest(word, known);
+  return cat(in_quotes(word), " is not one of ", names,
+             close.empty() ? "" : cat(" (did you mean ", close, "?)"));
+}
+
 std::vector<std::string> suggested(CLI::Option& option) {
   try {
     const std::string& name = option.get_validator(0)->get_name();
@@ -172,7 +180,12 @@ Option Option::at_least(double low) const { return between(low, range_->high); }
 
 Option Option::one_of(std::vector<std::string> words) const {
   static_cast<void>(suggest(words));
-  option_->check(CLI::IsMember(std::move(words)).description(""));
+  option_->check(CLI::Validator(
+      [known = std::move(words)](const std::string& word) {
+        const bool found = std::ranges::find(known, word) != known.end();
+        return found ? std::string() : not_one_of(word, known);
+      },
+      ""));
   return *this;
 }
 

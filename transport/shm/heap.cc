@@ -314,8 +314,6 @@ void Heap::release(uint64_t number) {
   const auto found = adopted_.find(number);
   if (found == adopted_.end()) return;
   const Adopted adopted = found->second;
-  adopted_.erase(found);
-  changed();
   for (const std::span<std::byte> part : parts_of_file(adopted.pages, *file_, adopted.offset)) {
     for (size_t moved = 0; moved < part.size();) {
       const size_t bytes = std::min(kMovedAtOnce, part.size() - moved);
@@ -325,6 +323,8 @@ void Heap::release(uint64_t number) {
       moved += bytes;
     }
   }
+  adopted_.erase(found);
+  changed();
   const Extent place{adopted.offset, round_up(adopted.pages.size(), kUnit)};
   clear(place);
   free_.give_back(place);

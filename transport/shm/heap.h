@@ -81,7 +81,8 @@ class Heap {
   // sees the parent's writes.
   uint64_t adopt(std::span<std::byte> range);
   // Moves the pages back, except those that their owner has unmapped meanwhile. Throws
-  // Error(system) if there is no room: the remaining pages stay in the file, and stay usable.
+  // Error(system) if there is no room: the remaining pages stay in the file, and stay usable, until
+  // another call for the same ID succeeds.
   void release(uint64_t number);
   // Returns true if no page of an adopted range has been replaced by private memory: only then may
   // others read it in the file. (Another file, or other shared memory, mapped there is not

@@ -14,12 +14,13 @@ using ::testing::HasSubstr;
 
 class ChaosHosts : public TwoHosts {
  protected:
+  // The command runs at least twice.
   Result chaos(const Words& options, const Words& command) const {
     Words words = {"chaos", "--hosts", a_ + "," + b_};
     words.insert(words.end(), options.begin(), options.end());
     words.push_back("--");
     words.insert(words.end(), command.begin(), command.end());
-    return start(words, {{"TUTTI_RSH", "ip netns exec"}}).finish();
+    return start(words, {{"TUTTI_RSH", "ip netns exec"}}).finish(3 * testing::kPatience);
   }
   // Returns the plan of one trial with these faults.
   std::string plan(const std::string& faults) const {

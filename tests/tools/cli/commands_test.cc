@@ -18,6 +18,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
 using ::testing::Not;
 
@@ -48,6 +49,17 @@ TEST_F(Commands, VerifyListsTheKnownAlgorithms) {
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("\"rign\""), HasSubstr("all_reduce ring")));
   EXPECT_EQ(run({"verify", "--max-ranks", "0"}).code, 1);
+}
+
+TEST_F(Commands, VerifySaysWhyNothingIsProved) {
+  const Result result = run({"verify", "--algorithm", "swing", "--ranks", "5"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, IsEmpty());
+  EXPECT_THAT(result.err, AllOf(HasSubstr("all_reduce swing: "), HasSubstr("even"),
+                                HasSubstr("5 ranks"), HasSubstr("--ranks")));
+  const Result all = run({"verify", "--collective", "all_reduce", "--ranks", "5"});
+  EXPECT_EQ(all.code, 0);
+  EXPECT_THAT(all.out, AllOf(HasSubstr("not proved: "), HasSubstr("ranks 5")));
 }
 
 // Tests the check for leftovers that every test of the program makes at its end.

@@ -129,5 +129,21 @@ TEST(WeightVersions, AtTheEndTheParametersAreTheStoragesOwn) {
   });
 }
 
+TEST(WeightVersions, CopiesOfAFailedRunAreFreedByTheNext) {
+  with_weights([](Weights& weights) {
+    const std::byte* own = weights.weight->value.data;
+    const auto one = static_cast<int64_t>(weights.storage.all_values().bytes());
+    for (int run = 0; run < 3; ++run) {
+      weights.versions.begin(plan_of({0, 0}, 1));
+      EXPECT_EQ(weights.weight->value.data, own) << "not in a copy of the run before";
+      weights.compute(0);
+      weights.update(7);
+      weights.versions.use(0);  // the run fails here
+      EXPECT_NE(weights.weight->value.data, own);
+    }
+    EXPECT_EQ(weights.storage.pool().bytes(), one) << "the same buffer again and again";
+  });
+}
+
 }  // namespace
 }  // namespace tutti::training::pipeline

@@ -354,6 +354,29 @@ TEST_F(HeapTest, NothingIsLostIfAddressesAreExhausted) {
   });
 }
 
+TEST_F(HeapTest, AReleaseThatFailsCanBeRepeated) {
+  constexpr size_t kBytes = 40 * kMiB;
+  std::vector<std::byte> memory(kBytes, std::byte{7});
+  with_addresses(256 * kMiB, [&] {
+    shm::Heap heap(shared_.file(), {0, kMiB * 64});
+    const uint64_t number = heap.adopt(memory);
+    rlimit limit{};
+    ::getrlimit(RLIMIT_AS, &limit);
+    const rlimit none{.rlim_cur = kMiB, .rlim_max = limit.rlim_max};
+    ::setrlimit(RLIMIT_AS, &none);
+    try {
+      heap.release(number);
+      return false;
+    } catch (const Error&) {
+      ::setrlimit(RLIMIT_AS, &limit);
+    }
+    if (!heap.still_adopted(memory)) return false;
+    heap.release(number);
+    const bool whole = std::ranges::count(memory, std::byte{7}) == kBytes;
+    return whole && !heap.still_adopted(memory) && heap.allocate(64 * kMiB) != nullptr;
+  });
+}
+
 TEST_F(HeapTest, OthersReadACopyIfAddressesAreExhausted) {
   std::byte* const memory = heap_.allocate(32 * kMiB);
   memory[12345] = std::byte{42};

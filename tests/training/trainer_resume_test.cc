@@ -31,10 +31,12 @@ namespace {
 
 using testing::Deterministic;
 using ::testing::ElementsAre;
+using testing::expect_refused;
 using testing::OnStep;
 using testing::relative_difference;
 using ::testing::SizeIs;
 using testing::train_as_rank;
+using testing::train_on;
 using testing::trained_options;
 using testing::TrainedRun;
 using tutti::testing::run_ranks;
@@ -136,7 +138,7 @@ TEST_P(OtherStates, ARunResumesToTheSameBitsInAnyStage) {
 
   options.schedule.decay = LearningRateSchedule::Decay::constant;
   TrainOptions longer = options;
-  longer.samples = 15 * kTrainedBatch;
+  longer.samples = 15 * testing::kTrainedBatch;
   const TrainedRun expected = train_on(2, longer);
   train_on(2, saving(options, "ten"));
   for (const int stage : {0, 1, 3}) {

@@ -6,7 +6,6 @@
 
 #include <cmath>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,25 +18,16 @@
 namespace tutti::training {
 namespace {
 
-using ::testing::Each;
 using ::testing::ElementsAre;
+using testing::expect_refused;
+using testing::expect_refused_by_all;
 using testing::relative_difference;
 using ::testing::SizeIs;
 using testing::train_as_rank;
+using testing::train_on;
 using testing::trained_options;
 using testing::TrainedRun;
 using tutti::testing::run_ranks;
-using tutti::testing::run_ranks_catching;
-
-// Trains on `ranks` ranks. Expects all ranks to have the same results.
-TrainedRun train_on(int ranks, const TrainOptions& options) {
-  std::vector<TrainedRun> outcomes(static_cast<size_t>(ranks));
-  run_ranks(ranks, [&](const Job& job) {
-    outcomes[static_cast<size_t>(job.rank)] = train_as_rank(job, options);
-  });
-  EXPECT_THAT(outcomes, Each(outcomes.front()));
-  return outcomes.front();
-}
 
 // --- ranks ---
 
@@ -89,32 +79,6 @@ TEST(Trainer, ValidatesAtTheRequestedSteps) {
 }
 
 // --- errors ---
-
-bool says(const Error& error, ErrorCode code, const std::string& said) {
-  return error.code() == code && std::string(error.what()).find(said) != std::string::npos;
-}
-
-// Expects every rank to report the error, because all ranks detect it together.
-void expect_refused_by_all(int ranks, const std::function<void(const Job&)>& body, ErrorCode code,
-                           const std::string& said) {
-  for (const std::optional<Error>& error : run_ranks_catching(ranks, body)) {
-    ASSERT_TRUE(error);
-    EXPECT_TRUE(says(*error, code, said)) << error->what();
-  }
-}
-
-// Expects an error that each rank detects by itself. The first rank that throws may abort others
-// before their check.
-void expect_refused(const std::function<void(const Job&)>& body, const std::string& said) {
-  int found = 0;
-  for (const std::optional<Error>& error : run_ranks_catching(2, body)) {
-    ASSERT_TRUE(error);
-    if (error->code() == ErrorCode::aborted) continue;
-    EXPECT_TRUE(says(*error, ErrorCode::invalid_argument, said)) << error->what();
-    ++found;
-  }
-  EXPECT_GE(found, 1) << said;
-}
 
 TEST(Trainer, DetectsRanksWithOtherOptions) {
   for (const auto change : std::vector<void (*)(TrainOptions&)>{

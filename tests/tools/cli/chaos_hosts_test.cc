@@ -54,7 +54,7 @@ class ChaosHosts : public TwoHosts {
             "--validation-samples",
             "64",
             "--steps",
-            "6000",
+            "3000",
             "--min-ranks",
             "2"};
   }

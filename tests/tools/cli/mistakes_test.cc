@@ -92,8 +92,8 @@ TEST_F(Mistakes, NumbersHaveLimits) {
   expect_refused({"explain", "all_reduce", "--group", "-5"}, {"--group", "not -5"});
   expect_refused({"bench", "all_reduce", "--factor", "-5"}, {"--factor", "not -5"});
   expect_refused({"pipeline", "1f1b", "-p", "2", "-m", "2", "--forward", "nan"}, {"--forward"});
-  expect_refused({"chaos", "--faults", "kill,stpo", "--", "true"},
-                 {"--faults: \"stpo\" is not one of kill, two, ", "did you mean stop?"});
+  expect_refused({"chaos", "--faults", "kill,parttion", "--", "true"},
+                 {"--faults: \"parttion\" is not one of kill, two, ", "did you mean partition?"});
 }
 
 TEST_F(Mistakes, OptionsWithoutEffectAreRefused) {

@@ -1,11 +1,23 @@
 #include "tests/training/support/trained_run.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <memory>
+#include <optional>
 
 #include "collectives/communicator.h"
 #include "training/data/data_set.h"
 
 namespace tutti::training::testing {
+
+namespace {
+
+bool says(const Error& error, ErrorCode code, const std::string& said) {
+  return error.code() == code && std::string(error.what()).find(said) != std::string::npos;
+}
+
+}  // namespace
 
 TrainOptions trained_options(uint64_t steps, int stage, DType dtype) {
   TrainOptions options;
@@ -36,6 +48,34 @@ TrainedRun train_as_rank(const Job& job, const TrainOptions& options, const OnSt
   outcome.validation = result.validation.loss;
   outcome.resumed_at = result.resumed_at;
   return outcome;
+}
+
+TrainedRun train_on(int ranks, const TrainOptions& options) {
+  std::vector<TrainedRun> outcomes(static_cast<size_t>(ranks));
+  tutti::testing::run_ranks(ranks, [&](const Job& job) {
+    outcomes[static_cast<size_t>(job.rank)] = train_as_rank(job, options);
+  });
+  EXPECT_THAT(outcomes, ::testing::Each(outcomes.front()));
+  return outcomes.front();
+}
+
+void expect_refused_by_all(int ranks, const std::function<void(const Job&)>& body, ErrorCode code,
+                           const std::string& said) {
+  for (const std::optional<Error>& error : tutti::testing::run_ranks_catching(ranks, body)) {
+    ASSERT_TRUE(error);
+    EXPECT_TRUE(says(*error, code, said)) << error->what();
+  }
+}
+
+void expect_refused(const std::function<void(const Job&)>& body, const std::string& said) {
+  int found = 0;
+  for (const std::optional<Error>& error : tutti::testing::run_ranks_catching(2, body)) {
+    ASSERT_TRUE(error);
+    if (error->code() == ErrorCode::aborted) continue;
+    EXPECT_TRUE(says(*error, ErrorCode::invalid_argument, said)) << error->what();
+    ++found;
+  }
+  EXPECT_GE(found, 1) << said;
 }
 
 }  // namespace tutti::training::testing

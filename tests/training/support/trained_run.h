@@ -3,8 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
+#include "base/error.h"
+#include "tests/support/ranks.h"
 #include "tests/training/support/tiny_run.h"
 #include "training/models/gpt.h"
 #include "training/run/trainer.h"
@@ -31,5 +34,14 @@ using OnStep = std::function<void(const StepReport&)>;
 // Trains as one rank of a job.
 TrainedRun train_as_rank(const Job& job, const TrainOptions& options, const OnStep& on_step = {},
                          const GptConfig& config = tiny_gpt());
+// Trains on `ranks` ranks. Expects all ranks to have the same results.
+TrainedRun train_on(int ranks, const TrainOptions& options);
+
+// Expects every rank to report the error, because all ranks detect it together.
+void expect_refused_by_all(int ranks, const std::function<void(const Job&)>& body, ErrorCode code,
+                           const std::string& said);
+// Expects an error that each of two ranks detects by itself. The first rank that throws may abort
+// the other before its check.
+void expect_refused(const std::function<void(const Job&)>& body, const std::string& said);
 
 }  // namespace tutti::training::testing

@@ -24,7 +24,8 @@ std::string find_file(const std::string& directory, const std::string& name) {
 ImageSet::ImageSet(const std::string& directory, bool pixels)
     : pixels_(pixels),
       training_(read(directory, "train", pixels)),
-      validation_(read(directory, "t10k", pixels)) {
+      validation_(read(directory, "t10k", pixels)),
+      fingerprint_(fingerprint(training_, validation_)) {
   if (training_.images.rows == validation_.images.rows &&
       training_.images.columns == validation_.images.columns) {
     return;
@@ -82,9 +83,9 @@ void ImageSet::add_validation(uint64_t example, Batch& batch) const {
   add(validation_, example, batch);
 }
 
-uint64_t ImageSet::fingerprint() const {
-  uint64_t hash = training_.images.count;
-  for (const Part* part : {&training_, &validation_}) {
+uint64_t ImageSet::fingerprint(const Part& training, const Part& validation) {
+  uint64_t hash = training.images.count;
+  for (const Part* part : {&training, &validation}) {
     for (const uint8_t pixel : part->images.pixels) hash = mix_bits(hash + pixel);
     for (const uint8_t label : part->labels) hash = mix_bits(hash + label);
   }

@@ -31,7 +31,7 @@ class ImageSet : public DataSet {
   std::span<const uint8_t> labels() const override {
     return pixels_ ? std::span<const uint8_t>() : training_.labels;
   }
-  uint64_t fingerprint() const override;
+  uint64_t fingerprint() const override { return fingerprint_; }
 
  private:
   struct Part {
@@ -40,10 +40,12 @@ class ImageSet : public DataSet {
   };
   static Part read(const std::string& directory, const std::string& prefix, bool pixels);
   static void add(const Part& part, uint64_t example, Batch& batch);
+  static uint64_t fingerprint(const Part& training, const Part& validation);
 
   bool pixels_;
   Part training_;
   Part validation_;
+  uint64_t fingerprint_;
 };
 
 }  // namespace tutti::training

@@ -1,6 +1,10 @@
 #include "training/parallel/mesh.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,6 +57,59 @@ Error no_ranks_for_experts(const MeshPlace& place, int ranks) {
            "expert-parallel ranks must be a subset of the data-parallel ranks, or of these and all "
            "context- or tensor-parallel ranks",
        .remedy = cat("use one of ", fitting)});
+}
+
+// Returns a text: "pipeline 2 x data 4", or the error of a rank whose shape does not fit.
+std::string in_words(const MeshPlace& place, const std::optional<Error>& refused) {
+  if (refused) return refused->what();
+  std::string text;
+  for (const Axis axis : kAllAxes) {
+    if (place.size(axis) == 1) continue;
+    text += cat(text.empty() ? "" : " x ", name(axis), ' ', place.size(axis));
+  }
+  return place.grid_columns == 1 ? text : cat(text, ", ", place.grid_columns, " columns");
+}
+
+// Throws Error(mismatch) on every rank if the meshes differ. Ranks that took their places in
+// different meshes would wait for each other, or sum over the wrong ranks.
+void check_same_on_all(Communicator& world, const MeshPlace& place,
+                       const std::optional<Error>& refused) {
+  if (world.size() == 1) return;
+  std::array<int32_t, kAxes + 1> own{};
+  std::ranges::copy(place.sizes, own.begin());
+  own.back() = place.grid_columns;
+  // The maximum of the negatives is the negative of the minimum.
+  std::array<int32_t, 2 * own.size()> bounds{};
+  for (size_t i = 0; i < own.size(); ++i) {
+    bounds[i] = own[i];
+    bounds[own.size() + i] = -own[i];
+  }
+  world.all_reduce(std::span<int32_t>(bounds), ReduceOp::max);
+  bool same = true;
+  for (size_t i = 0; i < own.size(); ++i) same = same && bounds[i] == -bounds[own.size() + i];
+  if (same) return;
+  const std::vector<std::string> meshes = texts_of_all(world, in_words(place, refused));
+  const auto other = std::ranges::find_if(
+      meshes, [&](const std::string& mesh) { return mesh != meshes.front(); });
+  throw_on_all(world, Error(ErrorCode::mismatch, "the ranks do not form the same mesh",
+                            {.where = cat(world.describe(static_cast<int>(other - meshes.begin())),
+                                          " has ", *other, " (rank 0: ", meshes.front(), ")"),
+                             .cause = "the ranks were started with different options",
+                             .remedy = "start every rank with the same options"}));
+}
+
+// Collective. Returns the place of rank 0 in the mesh, which must be the same on all ranks.
+MeshPlace agreed_place(Communicator& world, const MeshShape& shape) {
+  MeshPlace place{.sizes = {}};
+  std::optional<Error> refused;
+  try {
+    place = mesh_place(shape, world.size());
+  } catch (const Error& error) {
+    refused = error;
+  }
+  check_same_on_all(world, place, refused);
+  if (refused) throw_on_all(world, *refused);
+  return place;
 }
 
 }  // namespace
@@ -117,8 +174,7 @@ Mesh::Mesh(Communicator world, const MeshShape& shape)
     : world_(std::move(world)),
       host_(configured_host()),
       groups_(std::make_shared<std::map<AxisSet, Communicator>>()) {
-  place_ = made_on_all(world_, [&] { return mesh_place(shape, world_.size()); });
-  place_ = place_.of_rank(world_.rank());
+  place_ = agreed_place(world_, shape).of_rank(world_.rank());
 }
 
 AxisSet Mesh::used() const {

@@ -69,6 +69,9 @@ Json everywhere(const Json& whole, const Json& run, const TrainOptions& options)
     const Json* const value = find_member(whole, field.key());
     if (value != nullptr && field.role() != kOwn) all[field.short_name()] = *value;
   }
+  for (const char* name : {"sp", "mix", "tp_overlap", "cp_kind", "partition_activations"}) {
+    if (const Json* const value = find_member(whole, cat("parallel.", name))) all[name] = *value;
+  }
   const Json more = unnamed_settings(options);
   for (const auto& [name, value] : more.items()) all[name] = value;
   all["trace"] = !options.trace.empty();

@@ -170,6 +170,27 @@ TEST(MeshTest, ShapesThatDoNotFitAreRefused) {
               HasSubstr("do not form a mesh"));
 }
 
+TEST(MeshTest, DetectsRanksWithOtherShapes) {
+  const auto expect_mismatch = [](const MeshShape& others, const std::string& last_rank) {
+    SCOPED_TRACE(last_rank);
+    for (const auto& error : run_ranks_catching(4, [&](const Job& job) {
+           Mesh(Communicator::init(job), job.rank == 3 ? others : MeshShape{.tensor = 2});
+         })) {
+      ASSERT_TRUE(error);
+      EXPECT_EQ(error->code(), ErrorCode::mismatch);
+      EXPECT_THAT(error->what(), AllOf(HasSubstr("rank 3"), HasSubstr(last_rank)));
+    }
+  };
+  expect_mismatch({}, "has data 4 (rank 0: tensor 2 x data 2)");
+  expect_mismatch({.context = 2}, "has context 2 x data 2 (");
+  expect_mismatch({.tensor = 2, .data = 1, .pipeline = 2}, "has tensor 2 x pipeline 2 (");
+  expect_mismatch({.spatial = {2, 2}}, "has spatial 4, 2 columns (");
+  expect_mismatch({.pipeline = 3}, "4 is not a multiple of 3");
+  run_ranks(4, [](const Job& job) {  // the free axis may be given
+    Mesh(Communicator::init(job), {.data = job.rank == 3 ? 2 : 0, .pipeline = 2});
+  });
+}
+
 TEST(MeshTest, EveryRankRefuses) {
   for (const auto& error : run_ranks_catching(
            3, [](const Job& job) { Mesh(Communicator::init(job), {.pipeline = 2}); })) {

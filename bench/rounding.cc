@@ -159,9 +159,9 @@ struct Interval {
   long double radius = 0;
 };
 
-// Returns one interval for each of `count` elements from index `first` (at most kPatternPeriod). It
-// contains the reduction of that element over ranks 0 .. combined - 1, in whatever order the ranks
-// are combined and rounded.
+// Returns one interval for each of `count` elements from index `first`, all of which are among the
+// first kPatternPeriod. It contains the reduction of that element over ranks 0 .. combined - 1, in
+// whatever order the ranks are combined and rounded.
 std::vector<Interval> intervals(DType dtype, ReduceOp op, int ranks, int combined, uint64_t first,
                                 uint64_t count) {
   std::vector<Interval> result(count, {.middle = op == ReduceOp::prod ? 1.0L : 0.0L});

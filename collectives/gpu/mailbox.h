@@ -15,8 +15,9 @@ namespace tutti::gpu {
 // Rules that make the protocol safe. Tests break them one by one to check that violations are
 // noticed.
 struct Rules {
-  // Returns the flag of the lines in message `sequence`. It differs from the flags that the slot
-  // held before, and from zero, the initial value of the memory.
+  // Returns the flag of the lines in message `sequence`. It differs from every flag that a line of
+  // the slot still holds, including the zero of lines that no message has written
+  // (kTurnsBetweenCleanings).
   static constexpr uint32_t flag(uint64_t sequence) { return static_cast<uint32_t>(sequence + 1); }
   // Returns how many messages may be in flight, that is, sent but not read.
   static constexpr uint64_t room(uint64_t slots) { return slots; }

@@ -92,10 +92,10 @@ class Window {
   // Returns a rank's part as mapped by this rank, for direct accesses; empty if the rank's memory
   // is not shared. Valid until the window ends.
   std::span<std::byte> mapped(int rank) const;
-  // RAII lock: while it lives, no other thread of any rank combines or swaps in the rank's part. It
-  // is for updates of mapped() memory, whose owner must not end the window meanwhile. Throws
-  // Error(unsupported) if that memory is not mapped. For a dead rank it throws what accumulate()
-  // throws.
+  // RAII lock for updates of mapped() memory: while it lives, accumulate() and compare_and_swap()
+  // on the rank's part wait, whichever rank calls them (this thread must not). put() and get() do
+  // not wait. The owner must not end the window meanwhile. Throws Error(unsupported) if the memory
+  // is not mapped. For a dead rank it throws what accumulate() throws.
   class Exclusion {
    public:
     Exclusion(Window& window, int rank);

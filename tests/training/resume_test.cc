@@ -48,6 +48,7 @@ struct Made {
   TrainOptions options;
   GptConfig model = testing::tiny_gpt();
   MeshShape mesh;
+  int64_t window = testing::kTinyContext;
   std::string text;  // training text; empty: the default text
   int ranks = 2;
 };
@@ -86,6 +87,9 @@ class Resume : public FolderTest {
     for (const auto& error : run_ranks_catching(run.ranks, [&](const Job& job) {
            Gpt model(run.model);
            std::unique_ptr<DataSet> data = testing::tiny_data();
+           if (run.window != testing::kTinyContext) {
+             data = std::make_unique<TokenWindows>(testing::sample_tokens(), run.window, 1);
+           }
            if (!run.text.empty()) {
              std::vector<uint8_t> bytes(run.text.begin(), run.text.end());
              data = std::make_unique<TokenWindows>(Tokens(split_text(std::move(bytes))),
@@ -155,7 +159,9 @@ TEST_F(Resume, RefusesOtherSettingsAndNamesThem) {
   refused([](Made& run) { run.options.compression = Compression::bf16; }, {"compression: none in"});
   refused([](Made& run) { run.model.layers = 3; }, {"model: gpt2 layers=2", "layers=3", "now"});
   refused([](Made& run) { run.text = std::string(3000, 'x') + std::string(2000, 'y'); },
-          {"data: ", "examples with fingerprint"});
+          {"data: ", "examples with fingerprint", " in the checkpoint, ", " now"});
+  refused([](Made& run) { run.window = 8; },
+          {"data: ", "examples with fingerprint", "of the same data now"});
   refused(
       [](Made& run) {
         run.options.schedule.peak = 1;

@@ -27,7 +27,8 @@ namespace tutti::tool::chaos {
 
 namespace {
 
-// Returns the file's text; empty if the process has ended or belongs to another user.
+// Returns the text of a file in /proc/PID; empty if it cannot be read, for example because the
+// process has ended.
 std::string text_of(pid_t pid, std::string_view file) {
   const Fd fd(::open(cat("/proc/", pid, "/", file).c_str(), O_RDONLY | O_CLOEXEC));
   std::string text;

@@ -305,7 +305,9 @@ void add_chaos(CommandLine& line) {
           "down temporarily or permanently), partition (separate --hosts temporarily or "
           "permanently), pairs (separate pairs of --hosts permanently), lost (lose one of "
           "--hosts), clock (clock jumps), swap (swap two words of a message, over TCP), full (full "
-          "disk) (default: all but clock, swap and full)")
+          "disk) (default: all but clock, swap and full; cut and sever only with --links; "
+          "partition, "
+          "pairs and lost only with --hosts)")
       .separated_by_commas()
       .one_of(chaos::all_classes());
   command
@@ -317,9 +319,9 @@ void add_chaos(CommandLine& line) {
       .type_name("LINK,...");
   command
       .add_option("--hosts", options->draw.hosts,
-                  "all hosts of the command, as network namespaces; faults silently drop packets "
-                  "between them, or kill one host other than the first with its processes "
-                  "(requires root)")
+                  "all hosts of the command, as network namespaces. Faults silently drop packets "
+                  "between hosts, or lose one host (its packets are dropped and its processes are "
+                  "killed), but never the first host (requires root)")
       .separated_by_commas()
       .type_name("NAMESPACE,...");
   command

@@ -72,7 +72,8 @@ std::vector<int64_t> candidates(const std::vector<StepFolder>& steps, const std:
     if (own && seen.step <= wanted.value_or(seen.step)) all.push_back(seen.step);
   }
   std::ranges::reverse(all);
-  // In the earlier format, steps after the latest one belong to an abandoned run.
+  // In the earlier format, which has no run IDs, steps after the one that the file `latest` names
+  // belong to an abandoned run. They are tried last.
   if (run.empty() && latest && !wanted) {
     std::ranges::stable_partition(all, [&](int64_t step) { return step <= *latest; });
   }

@@ -213,9 +213,9 @@ class Replica {
   bool leads_stage() const { return first_of_model() && group_rank_ == 0; }
   void finish_values();
   void publish();
-  // buffers() returns the running statistics of this rank's units. share_buffers() replaces the
-  // statistics by those of the stage's first rank, or by the mean if ranks have different values;
-  // it must be called before the statistics are saved or used.
+  // buffers() returns the running statistics of this rank's units. share_buffers() makes them equal
+  // in group(): to those of its first rank if ranks sum gradients, otherwise (each rank has its own
+  // parameter values) to the mean. It must be called before the statistics are saved or used.
   std::vector<NamedBuffer> buffers();
   void share_buffers();
   // Collective. Passes everything that a checkpoint contains to the visitor. If the visitor changes

@@ -55,8 +55,8 @@ struct DecoderOptions {
 struct BlockActivations {
   double kept = 0;  // bytes in this model, without recomputation
   // Bytes in Megatron-LM in 16 bits: s b h (10 + 24/t + 5 a s / (h t)) or, with sequence
-  // parallelism, s b h (34 + 5 a s / h) / t (Korthikanti et al. 2022, table 2). Megatron-LM also
-  // keeps dropout masks and the softmax's scores.
+  // parallelism, s b h (34 + 5 a s / h) / t (Korthikanti et al. 2022, table 2). They include
+  // dropout masks and the softmax's scores, which this model does not keep.
   double megatron = 0;
 };
 

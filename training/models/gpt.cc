@@ -11,7 +11,8 @@ void describe(Schema& schema, GptConfig& config) {
   schema.add("max_context", config.max_context,
              "maximum context length that the trained model supports, in tokens; 0: same as "
              "--context");
-  schema.add("vocabulary", config.vocabulary, "vocabulary size, which follows from the data");
+  schema.add("vocabulary", config.vocabulary,
+             "vocabulary size; training takes it from the data if it is not given");
   schema
       .add("hidden", config.hidden,
            "width of the feed-forward layer (0: 4 x --width, or 8/3 x --width rounded up to a "

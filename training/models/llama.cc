@@ -20,7 +20,9 @@ void describe_experts(Schema& schema, LlamaConfig& config) {
       .add("renormalize", router.renormalize,
            "do not normalize the weights of a token's experts to a sum of 1")
       .flag("--no-renormalize", false);
-  schema.add("weight_scale", router.weight_scale, "scaling factor of the expert weights")
+  schema
+      .add("weight_scale", router.weight_scale,
+           "factor by which the router's weights of a token's experts are multiplied")
       .flag("--router-scale");
   schema.add("groups", router.groups, "number of groups into which the experts are divided")
       .flag("--expert-groups");
@@ -88,7 +90,8 @@ void describe(Schema& schema, LlamaConfig& config) {
            "sliding-window attention: number of tokens to which a token attends, including itself "
            "(0: itself and all tokens before it)")
       .flag("--attention-window");
-  schema.add("vocabulary", config.vocabulary, "vocabulary size, which follows from the data");
+  schema.add("vocabulary", config.vocabulary,
+             "vocabulary size; training takes it from the data if it is not given");
   schema
       .add("hidden", config.hidden,
            "width of the feed-forward layer (0: 4 x --width, or 8/3 x --width rounded up to a "

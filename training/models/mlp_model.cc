@@ -37,7 +37,8 @@ void describe(Schema& schema, MlpModelConfig& config) {
   schema.add("embedding", config.embedding, "embedding width");
   schema.add("hidden", config.hidden, "width of each hidden layer").flag("--ffn-hidden-size");
   schema.add("layers", config.layers, "number of hidden layers").between(0, kMostLayers);
-  schema.add("vocabulary", config.vocabulary, "vocabulary size, which follows from the data");
+  schema.add("vocabulary", config.vocabulary,
+             "vocabulary size; training takes it from the data if it is not given");
 }
 
 const Described<MlpModelConfig> kMlp{"model", "kind", "mlp", describe};

@@ -17,9 +17,13 @@ struct LambOptions {
 };
 
 // You et al.: Large batch optimization for deep learning: training BERT in 76 minutes, ICLR 2020,
-// algorithm 2 with the identity as phi: u = Adam's direction + weight_decay w, w -= rate |w| / |u|
-// u. The trust ratio |w| / |u| is 1 if either norm is 0, and for parameters without weight decay,
-// as in the authors' program.
+// algorithm 2 with the identity as phi:
+//
+//   u = Adam's direction + weight_decay w
+//   w -= rate (|w| / |u|) u
+//
+// The trust ratio |w| / |u| is 1 if either norm is 0, and for parameters without weight decay, as
+// in the authors' program.
 class Lamb : public Optimizer {
  public:
   // Creates the optimizer. Throws Error(invalid_argument) for options out of range.

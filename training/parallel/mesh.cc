@@ -89,8 +89,8 @@ void check_same_on_all(Communicator& world, const MeshPlace& place,
   for (size_t i = 0; i < own.size(); ++i) same = same && bounds[i] == -bounds[own.size() + i];
   if (same) return;
   const std::vector<std::string> meshes = texts_of_all(world, in_words(place, refused));
-  const auto other = std::ranges::find_if(
-      meshes, [&](const std::string& mesh) { return mesh != meshes.front(); });
+  const auto other =
+      std::ranges::find_if(meshes, [&](const std::string& mesh) { return mesh != meshes.front(); });
   throw_on_all(world, Error(ErrorCode::mismatch, "the ranks do not form the same mesh",
                             {.where = cat(world.describe(static_cast<int>(other - meshes.begin())),
                                           " has ", *other, " (rank 0: ", meshes.front(), ")"),

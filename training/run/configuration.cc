@@ -97,6 +97,21 @@ std::vector<Difference> differences(const Json& before, const Json& now) {
   return found;
 }
 
+// Returns "data: (old) in the checkpoint, (new) now". The same data in examples of another length
+// have an equal fingerprint, and another number of examples.
+std::string change_in_words(const Difference& change) {
+  const std::string before = text_of_setting(change.before);
+  const std::string now = text_of_setting(change.now);
+  const size_t of_before = before.find(' ');
+  const size_t of_now = now.find(' ');
+  if (change.name != "data" || of_before == std::string::npos || of_now == std::string::npos ||
+      before.substr(of_before) != now.substr(of_now)) {
+    return cat(change.name, ": ", before, " in the checkpoint, ", now, " now");
+  }
+  return cat("data: ", before, " in the checkpoint, ", now.substr(0, of_now),
+             " of the same data now");
+}
+
 // Lists at most kMost ranks whose settings differ from rank 0's, each with those settings.
 std::string describe_ranks(const Communicator& communicator,
                            const std::vector<std::string>& texts) {
@@ -192,8 +207,7 @@ std::vector<std::string> check_resumed(const Json& saved, const RunConfiguration
   std::string names;
   bool fixed = false;
   for (const Difference& one : differences(before, now.run)) {
-    const std::string text = cat(one.name, ": ", text_of_setting(one.before),
-                                 " in the checkpoint, ", text_of_setting(one.now), " now");
+    const std::string text = change_in_words(one);
     if (one.name == kSamples || std::ranges::find(may_change, one.name) != may_change.end()) {
       passed.push_back(text);
       continue;

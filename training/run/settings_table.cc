@@ -169,10 +169,10 @@ void describe_sync(Schema& schema, SyncOptions& sync) {
           "training.sync", Field::Type::text, [&sync]() -> Json { return text_of(sync); },
           [&sync](const Json& value) { set_way(sync, value); },
           "synchronization method. allreduce: all-reduce the gradients in every step. Parameter "
-          "servers: ps (synchronous); ssp:B (stale-synchronous, workers use parameters at most B "
-          "steps old); async (each worker's gradients are applied on arrival). With :S after the "
-          "name the last S ranks are dedicated servers; otherwise every rank is a worker and "
-          "serves a part. Local updates with periodic averaging: local:K (local SGD, average every "
+          "servers: ps[:S] (synchronous); ssp:B[:S] (stale-synchronous, workers use parameters at "
+          "most B steps old); async[:S] (each worker's gradients are applied on arrival). The last "
+          "S ranks are dedicated servers; without S every rank is a worker and serves a part. "
+          "Local updates with periodic averaging: local:K (local SGD, average every "
           "K steps); post-local:K@STEP (the same from STEP on); diloco:H[,P[,TAU[,ALPHA]]] (outer "
           "optimizer every H steps, in P fragments, whose communication may take TAU steps; ALPHA "
           "is the weight of a rank's own parameters); easgd:K[,ALPHA] (elastic averaging with a "
@@ -396,8 +396,8 @@ void describe_output(Schema& schema, TrainOptions& options) {
   SyncOptions& sync = options.replica.sync;
   schema
       .add("output.record", sync.record,
-           "--sync ps, ssp, async and adpsgd: write the order in which the ranks' updates are "
-           "applied to this file")
+           "--sync ps, ssp, async and adpsgd: write to this file the order in which the ranks' "
+           "updates are applied")
       .value_name("FILE");
   schema
       .add("output.replay", sync.replay,

@@ -1,4 +1,5 @@
-// Adds options to a command for the settings of a configuration.
+// Command-line options for the settings of a configuration, and checks of the settings that were
+// given.
 #pragma once
 
 #include <functional>

@@ -54,7 +54,8 @@ class HelpFormat : public CLI::Formatter {
     if (option->get_type_size() == 0) return "";
     std::string text;
     if (!option->get_type_name().empty()) text += ' ' + option->get_type_name();
-    if (option->get_expected_max() == CLI::detail::expected_max_vector_size) text += " ...";
+    const bool is_list = option->get_expected_max() == CLI::detail::expected_max_vector_size;
+    if (is_list && option->get_delimiter() == '\0') text += " ...";
     if (option->get_required()) text += " REQUIRED";
     for (const CLI::Option* needed : option->get_needs()) text += " Needs: " + needed->get_name();
     return text;

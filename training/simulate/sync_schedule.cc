@@ -270,8 +270,9 @@ class Builder {
     }
   }
 
-  // Returns the number of updates that a server must have made to answer the gradients of a clock.
-  // After the last clock workers get the values of all updates.
+  // Returns the number of updates that a server must have made before it answers the gradients of a
+  // clock: the updates up to this clock except the last `bound`, or, at the last clock, all
+  // updates. With async, the server waits for none.
   int64_t version_needed(int64_t clock) const {
     if (way_.kind == SyncKind::async) return 0;
     return clock + 1 == work_.updates ? work_.updates : clock + 1 - way_.bound;

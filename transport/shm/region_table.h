@@ -22,7 +22,7 @@
 
 namespace tutti::shm {
 
-// Bytes of the file at the start of a rank's part. The heap has the rest.
+// Size in bytes of the directory, at the start of a rank's part of the file. The heap has the rest.
 inline constexpr uint64_t kDirectoryBytes = uint64_t{2} << 20;
 
 class RegionTable {

@@ -18,9 +18,9 @@ namespace tutti::python {
 constexpr std::chrono::milliseconds kBetweenSignals{50};
 
 // Runs a blocking call on a thread of its own while this thread handles signals; raises the call's
-// failure. If a handler raises, for example on an interrupt, stop() should make the call return
-// soon, and returns true if the call will return. A call that cannot be stopped is left running, so
-// it must not refer to this thread's stack.
+// failure. If a handler raises, for example on an interrupt, calls stop() and raises the handler's
+// exception. stop() should make the call return soon, and must return true if the call will return.
+// Otherwise the call is left running, so it must not refer to this thread's stack.
 template <typename Block, typename Stop>
 void listening_for_signals(Block block, Stop stop) {
   std::packaged_task<Failure()> task([block = std::move(block)] {

@@ -191,8 +191,8 @@ void add_measuring(Command command, PipelineOptions& options) {
   constexpr const char* kGroup = "Measuring";
   command
       .add_flag("--measure", options.measure,
-                "run the schedule on real ranks that sleep instead of computing and compare the "
-                "times; without SCHEDULE: all schedules")
+                "run the schedule on real ranks, which sleep instead of computing, and compare the "
+                "measured times with the simulated ones; without SCHEDULE: all schedules")
       .group(kGroup);
   command
       .add_option("--sleep", options.measuring.sleep_ms,

@@ -116,8 +116,9 @@ void print_why(const planner::Plans& plans) {
                             a.context != b.context || a.expert != b.expert);
   });
   if (other == plans.layouts.end()) return;
-  std::printf("The next mesh, %s, takes %.1f%% longer: %s.\n", to_text(other->layout).c_str(),
-              100 * (other->time.total() / best.time.total() - 1), why(*other).c_str());
+  std::printf("The best layout on another mesh, %s, takes %.1f%% longer: %s.\n",
+              to_text(other->layout).c_str(), 100 * (other->time.total() / best.time.total() - 1),
+              why(*other).c_str());
 }
 
 }  // namespace

@@ -110,7 +110,8 @@ void add_layouts(Command& command, PlanOptions& o) {
   command.add_option("--show", o.show, "number of layouts to print").between(1, 200).show_default();
   command.add_flag(
       "--why", o.why,
-      "explain the time and memory of the best layout and compare it with the next mesh");
+      "explain the time and memory of the best layout, and compare it with the best layout on "
+      "another mesh");
   command.add_option("--plot", o.plot, "draw the timeline and memory of the best layout")
       .type_name("FILE.svg");
 }

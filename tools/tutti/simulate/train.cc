@@ -26,8 +26,8 @@ using training::StepWork;
 using training::pipeline::Plan;
 using training::pipeline::ScheduleKind;
 
-// Maximum number of steps over all ranks of a named algorithm, and of each algorithm that is tried
-// for `auto`.
+// Maximum number of simulated steps over all ranks: with a single algorithm, and with each
+// algorithm that `auto` or `all` tries.
 constexpr int64_t kMostTrainSteps = 40'000'000;
 constexpr int64_t kMostTrainStepsTried = 10'000'000;
 constexpr size_t kMostTried = 4;

@@ -101,7 +101,7 @@ FACTS = [
         *(Figure(f"loss of batch {batch} by {rule} over that of batch 8", SWEEP,
                  lambda out, batch=batch, rule=rule: swept(batch, rule)(out) / swept(8, "none")(out), least=0.9, most=2.5, small=False)
           for batch in (64, 512) for rule in ("none", "linear", "sqrt", "sqrt+decay", "lars", "lamb"))],
-        "partly: 8 to 512 of one small model; ImageNet in an hour takes 256 GPUs"),
+        "partly: 8 to 512 of one small model here, 8 to 4096 of a perceptron in training/README.md; ImageNet in an hour takes 256 GPUs"),
     Fact(SECTION, "Critical batch size, gradient noise scale", "estimated during a run", [
         Figure("noise scale after 40 steps, samples", trained("noise", "-n 2 --steps 40"), noise_scale, least=0.2, most=4)]),
 ]

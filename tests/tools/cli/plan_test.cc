@@ -146,6 +146,25 @@ TEST_F(Plan, PrintsTheMemoryOfAModel) {
               HasSubstr("need a --model with layers"));
 }
 
+// Layouts divide 48 hosts better than many larger numbers.
+TEST_F(Plan, FindsTheSmallestNumberOfHosts) {
+  const std::string json = path("days.json");
+  const auto asked = [&](int hosts, const Words& more) {
+    Words words = {"plan",  "--model", "llama3-70b", "--cluster", cat("dgx-h100:", hosts),
+                   "--seq", "8192",    "--tokens",   "2T",        "--global-batch",
+                   "512",   "--json",  json};
+    EXPECT_EQ(run_with(words, more).code, 0) << hosts;
+    return Json::parse(read(json));
+  };
+  const Json fewest = asked(1, {"--days", "60"});
+  const int hosts = fewest["hosts"].get<int>();
+  EXPECT_LE(fewest["days"].get<double>(), 60);
+  EXPECT_EQ(asked(hosts, {})["layouts"][0]["days"], fewest["days"]);
+  for (int fewer = hosts - 1; fewer >= hosts * 3 / 4; --fewer) {
+    EXPECT_GT(asked(fewer, {})["layouts"][0]["days"].get<double>(), 60) << fewer;
+  }
+}
+
 TEST_F(Plan, AnswersQuestions) {
   const std::string json = path("answer.json");
   const Words small = layouts("llama3-8b", "dgx-h100");

@@ -52,25 +52,41 @@ std::optional<planner::PlannedLayout> done_in_time(const PlanOptions& o, planner
   return best && days_of(o, job, best->time.total()) <= *o.days ? best : std::nullopt;
 }
 
-// Returns the smallest number of hosts that finish in time. Tries numbers in steps of an eighth,
-// then one by one between the last failure and the first success.
+// Returns the next larger number of the form m 2^k, where m is 4 to 7. Layouts divide such numbers
+// of hosts well.
+int next_round_number(int hosts) {
+  int unit = 1;
+  while (hosts >= 8 * unit) unit *= 2;
+  return hosts / unit * unit + unit;
+}
+
+// Prints the smallest number of hosts that finish in time, with their best layout. A larger number
+// may fail, because layouts may not divide it well. So after finding any number that suffices,
+// tries all smaller ones that would suffice at the processors' peak rates.
 int fewest_hosts(const PlanOptions& o, planner::Job job) {
   constexpr int kMostHosts = 16384;
-  int too_few = 0;
   int hosts = 1;
-  while (hosts <= kMostHosts && !done_in_time(o, job, hosts)) {
-    too_few = hosts;
-    hosts += std::max(1, hosts / 8);
+  std::optional<planner::PlannedLayout> best;
+  while (hosts <= kMostHosts && !(best = done_in_time(o, job, hosts))) {
+    hosts = next_round_number(hosts);
   }
-  if (hosts > kMostHosts) {
+  if (!best) {
     throw Error(ErrorCode::unsupported,
                 cat("training on ", o.tokens, " tokens does not finish in ", *o.days,
                     " days on any number of hosts"),
                 {.cause = "the batch has too few sequences for more processors",
                  .remedy = "use a larger --global-batch or more days"});
   }
-  std::optional<planner::PlannedLayout> best;
-  for (hosts = too_few + 1; !best; ++hosts) best = done_in_time(o, job, hosts);
+  const double peak_days = days_of(o, job, best->time.total()) * best->mfu * hosts;
+  const int enough = hosts;
+  hosts = std::max(1, static_cast<int>(std::ceil(peak_days / *o.days)));
+  for (; hosts < enough; ++hosts) {
+    if (const auto fewer = done_in_time(o, job, hosts)) {
+      best = fewer;
+      break;
+    }
+  }
+  job.cluster.hosts = hosts;
   const double days = days_of(o, job, best->time.total());
   std::printf("%d hosts, %d %s: %.1f days, %.3f s a step, %s\n", job.cluster.hosts,
               job.cluster.ranks(), job.processor.name.c_str(), days, best->time.total(),

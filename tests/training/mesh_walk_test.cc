@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <random>
@@ -187,10 +186,8 @@ std::set<Combination> samples(const std::vector<Combination>& all) {
   for (unsigned order = 0; order < 3; ++order) {
     std::vector<Combination> shuffled = all;
     std::ranges::shuffle(shuffled, std::mt19937(order));
-    static bool met[kValues][kValues];
-    std::memset(met, 0, sizeof(met));
-    for (const Combination& combination : shuffled) {
-      const int* const c = combination.data();
+    bool met[kValues][kValues] = {};
+    for (const Combination& c : shuffled) {
       bool is_new = false;
       for (size_t a = 0; a < kChoices; ++a) {
         for (size_t b = 0; b < a; ++b) {
@@ -200,7 +197,7 @@ std::set<Combination> samples(const std::vector<Combination>& all) {
           pair = true;
         }
       }
-      if (is_new) chosen.insert(combination);
+      if (is_new) chosen.insert(c);
     }
   }
   return chosen;

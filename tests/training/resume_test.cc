@@ -86,20 +86,15 @@ class Resume : public FolderTest {
     std::vector<std::string> said;
     for (const auto& error : run_ranks_catching(run.ranks, [&](const Job& job) {
            Gpt model(run.model);
-           std::unique_ptr<DataSet> data = testing::tiny_data();
-           if (run.window != testing::kTinyContext) {
-             data = std::make_unique<TokenWindows>(testing::sample_tokens(), run.window, 1);
-           }
-           if (!run.text.empty()) {
-             std::vector<uint8_t> bytes(run.text.begin(), run.text.end());
-             data = std::make_unique<TokenWindows>(Tokens(split_text(std::move(bytes))),
-                                                   testing::kTinyContext, 1);
-           }
+           std::vector<uint8_t> bytes(run.text.begin(), run.text.end());
+           const TokenWindows data(
+               run.text.empty() ? testing::sample_tokens() : Tokens(split_text(std::move(bytes))),
+               run.window, 1);
            TrainOptions options = run.options;
            if (stop) options.stop_requested = [&] { return stop(job.rank); };
            std::vector<double> losses;
-           const TrainResult result = train(Mesh(Communicator::init(job), run.mesh), model,
-                                            {data.get()}, options, [&](const StepReport& report) {
+           const TrainResult result = train(Mesh(Communicator::init(job), run.mesh), model, {&data},
+                                            options, [&](const StepReport& report) {
                                               losses.push_back(report.result.loss);
                                               if (on_step) on_step(report, job);
                                             });

@@ -85,6 +85,9 @@ TEST(Trainer, DetectsRanksWithOtherOptions) {
            [](TrainOptions& options) { options.seed = 7; },
            [](TrainOptions& options) { options.micro_batch = 1; },
            [](TrainOptions& options) { options.optimizer["beta2"] = 0.9; },
+           [](TrainOptions& options) {
+             options.configuration = {{"parallel", {{"mix", "b,m"}}}};
+           },
            [](TrainOptions& options) { options.replica.clip.reset(); },
            [](TrainOptions& options) { options.schedule.peak += 1e-12; },
            [](TrainOptions& options) { options.replica.data_parallel.overlap = false; },

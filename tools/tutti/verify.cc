@@ -192,19 +192,25 @@ std::string grade_of(Grade grade, const Task& longest, WireFormat wire) {
              roundings == 1 ? " rounding" : " roundings", " at ", longest.shape.ranks, " ranks");
 }
 
-// Returns why there is no program of this algorithm for so many ranks.
-std::string why_none(const Algorithm& algorithm, int ranks) {
-  return why_unsupported(algorithm, {.ranks = ranks});
+// Returns the largest number of ranks that is proved exhaustively.
+int most_ranks(const VerifyOptions& options) {
+  return options.ranks > 0 ? options.ranks : options.max_ranks;
+}
+
+// Returns why there is no program of this algorithm.
+std::string why_none(const Algorithm& algorithm, const VerifyOptions& options) {
+  return why_unsupported(algorithm, {.ranks = most_ranks(options)});
 }
 
 // Throws Error(unsupported) if there is nothing to prove.
 void check_any(const std::vector<Task>& tasks, const std::vector<const Algorithm*>& algorithms,
-               int ranks) {
+               const VerifyOptions& options) {
   if (!tasks.empty()) return;
+  const int ranks = most_ranks(options);
   std::string reasons;
   for (const Algorithm* algorithm : algorithms) {
     reasons += cat(reasons.empty() ? "" : "; ", name(algorithm->collective), ' ', algorithm->name,
-                   ": ", why_none(*algorithm, ranks));
+                   ": ", why_none(*algorithm, options));
   }
   throw Error(
       ErrorCode::unsupported,
@@ -214,8 +220,8 @@ void check_any(const std::vector<Task>& tasks, const std::vector<const Algorithm
 }
 
 // Prints an algorithm's line, and returns the number of programs that were proved.
-long report(const Algorithm& algorithm, const std::vector<Task>& tasks, int max_ranks,
-            WireFormat wire, bool& good) {
+long report(const Algorithm& algorithm, const std::vector<Task>& tasks,
+            const VerifyOptions& options, WireFormat wire, bool& good) {
   long proved = 0;
   Grade lowest = Grade::canonical;
   const Task* longest = nullptr;
@@ -231,7 +237,7 @@ long report(const Algorithm& algorithm, const std::vector<Task>& tasks, int max_
     if (!problem.empty()) problems += cat("  ", where(task), ": ", problem, '\n');
   }
   const size_t exhaustive =
-      std::ranges::find_if(ranks, [&](int p) { return p > max_ranks; }) - ranks.begin();
+      std::ranges::find_if(ranks, [&](int p) { return p > most_ranks(options); }) - ranks.begin();
   // Prints the range up to --max-ranks, or the count if it has gaps; then the largest sample.
   const std::vector<int> all(ranks.begin(), ranks.begin() + static_cast<ptrdiff_t>(exhaustive));
   std::string range = rank_ranges(all);
@@ -242,7 +248,7 @@ long report(const Algorithm& algorithm, const std::vector<Task>& tasks, int max_
               algorithm.name.c_str(), range.c_str(), wire == WireFormat::plain ? 10 : 45,
               grade.c_str(), algorithm.source.c_str());
   std::fputs(problems.c_str(), stdout);
-  if (ranks.empty()) std::printf("  not proved: %s\n", why_none(algorithm, max_ranks).c_str());
+  if (ranks.empty()) std::printf("  not proved: %s\n", why_none(algorithm, options).c_str());
   std::fflush(stdout);
   good = good && problems.empty();
   return proved;
@@ -266,13 +272,12 @@ int run(const VerifyOptions& options) {
     const std::vector<Task> more = tasks_for(*algorithm, options);
     tasks.insert(tasks.end(), more.begin(), more.end());
   }
-  const int most = options.ranks > 0 ? options.ranks : options.max_ranks;
-  check_any(tasks, algorithms, most);
+  check_any(tasks, algorithms, options);
   prove(tasks);
   long proved = 0;
   bool good = true;
   for (const Algorithm* algorithm : algorithms) {
-    proved += report(*algorithm, tasks, std::max(options.max_ranks, options.ranks), wire, good);
+    proved += report(*algorithm, tasks, options, wire, good);
   }
   std::printf("%ld programs proved\n", proved);
   return good ? 0 : 1;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/hash.h"
 #include "base/reduce_op.h"
 #include "base/text.h"
 
@@ -103,6 +104,14 @@ std::vector<std::string> texts_of_all(Communicator& communicator, const std::str
 
 std::string text_of_first(Communicator& communicator, std::string text) {
   return text_of(communicator, kFirst, std::move(text));
+}
+
+bool same_on_all(Communicator& communicator, const std::string& own) {
+  const uint64_t hash = fnv(own);
+  // The maximum of the complements is the complement of the minimum.
+  std::array<uint64_t, 2> bounds = {hash, ~hash};
+  communicator.all_reduce(std::span<uint64_t>(bounds), ReduceOp::max);
+  return bounds[0] == ~bounds[1];
 }
 
 void throw_any(Communicator& communicator, const std::optional<Error>& own) {

@@ -24,6 +24,10 @@ std::vector<std::string> texts_of_all(Communicator& communicator, const std::str
 // Collective. Returns rank 0's text on every rank.
 std::string text_of_first(Communicator& communicator, std::string text);
 
+// Collective. Returns true on every rank if all ranks have the same text. Costs one small
+// all-reduce.
+bool same_on_all(Communicator& communicator, const std::string& own);
+
 // Collective. Returns if no rank has an error. Otherwise a rank with an error throws its own error,
 // and each other rank throws the error of the lowest such rank.
 void throw_any(Communicator& communicator, const std::optional<Error>& own);

@@ -7,6 +7,7 @@
 #include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "training/core/choices.h"
 
 namespace tutti {
 namespace {
@@ -156,13 +157,8 @@ void Field::check(const Json& value) const {
     refuse(cat("the number must be ", bounded ? "from " : "at least ", low_,
                bounded ? cat(" to ", static_cast<int64_t>(high_)) : "", ", not ", value.words()));
   } else if (value.is_string() && !choices_.empty()) {
-    const auto text = value.get<std::string>();
-    if (std::ranges::find(choices_, text) != choices_.end()) return;
-    std::string names;
-    for (const std::string& name : choices_) names += cat(names.empty() ? "" : ", ", name);
-    const std::string close = nearest(text, choices_);
-    refuse(cat(in_quotes(text), " is not one of ", names,
-               close.empty() ? "" : cat(" (did you mean ", close, "?)")));
+    const std::string problem = choice_problem(value.get<std::string>(), choices_);
+    if (!problem.empty()) refuse(problem);
   }
 }
 

@@ -1,10 +1,7 @@
 #include "training/parallel/mesh.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,21 +71,9 @@ std::string in_words(const MeshPlace& place, const std::optional<Error>& refused
 // different meshes would wait for each other, or sum over the wrong ranks.
 void check_same_on_all(Communicator& world, const MeshPlace& place,
                        const std::optional<Error>& refused) {
-  if (world.size() == 1) return;
-  std::array<int32_t, kAxes + 1> own{};
-  std::ranges::copy(place.sizes, own.begin());
-  own.back() = place.grid_columns;
-  // The maximum of the negatives is the negative of the minimum.
-  std::array<int32_t, 2 * own.size()> bounds{};
-  for (size_t i = 0; i < own.size(); ++i) {
-    bounds[i] = own[i];
-    bounds[own.size() + i] = -own[i];
-  }
-  world.all_reduce(std::span<int32_t>(bounds), ReduceOp::max);
-  bool same = true;
-  for (size_t i = 0; i < own.size(); ++i) same = same && bounds[i] == -bounds[own.size() + i];
-  if (same) return;
-  const std::vector<std::string> meshes = texts_of_all(world, in_words(place, refused));
+  const std::string own = in_words(place, refused);
+  if (same_on_all(world, own)) return;
+  const std::vector<std::string> meshes = texts_of_all(world, own);
   const auto other =
       std::ranges::find_if(meshes, [&](const std::string& mesh) { return mesh != meshes.front(); });
   throw_on_all(world, Error(ErrorCode::mismatch, "the ranks do not form the same mesh",

@@ -3,15 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstdlib>
-#include <span>
 #include <utility>
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "base/reduce_op.h"
 #include "base/text.h"
-#include "training/checkpoint/checksum.h"
 #include "training/core/group.h"
 #include "training/optimizers/registry.h"
 #include "training/run/run_settings.h"
@@ -173,17 +169,9 @@ RunConfiguration configuration_of(const Model& model, const std::vector<const Da
   return all;
 }
 
-uint64_t hash_of(const std::string& text) {
-  return std::strtoull(checksum_of(std::as_bytes(std::span(text))).c_str(), nullptr, 16);
-}
-
 void check_same_everywhere(Communicator& communicator, const RunConfiguration& configuration) {
   const std::string own = configuration.everywhere.dump();
-  const uint64_t hash = hash_of(own);
-  // The maximum of the complements is the complement of the minimum.
-  std::array<uint64_t, 2> bounds = {hash, ~hash};
-  communicator.all_reduce(std::span<uint64_t>(bounds), ReduceOp::max);
-  if (bounds[0] == ~bounds[1]) return;
+  if (same_on_all(communicator, own)) return;
   const std::vector<std::string> texts = gather_texts(communicator, own);
   const std::string who = text_of_first(
       communicator, communicator.rank() == 0 ? describe_ranks(communicator, texts) : "");

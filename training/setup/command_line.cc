@@ -14,6 +14,7 @@
 #include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "training/core/choices.h"
 #include "training/setup/help_format.h"
 
 namespace tutti {
@@ -25,14 +26,6 @@ constexpr int kWrongUsage = 2;
 // Prefix of the name of a check that always passes. CLI11 has no place for the suggested values of
 // an option, so they are stored as the name of such a check.
 constexpr const char* kSuggested = "words:";
-
-std::string not_one_of(const std::string& word, const std::vector<std::string>& known) {
-  std::string names;
-  for (const std::string& name : known) names += cat(names.empty() ? "" : ", ", name);
-  const std::string close = nearest(word, known);
-  return cat(in_quotes(word), " is not one of ", names,
-             close.empty() ? "" : cat(" (did you mean ", close, "?)"));
-}
 
 std::vector<std::string> suggested(CLI::Option& option) {
   try {
@@ -181,9 +174,8 @@ Option Option::at_least(double low) const { return between(low, range_->high); }
 Option Option::one_of(std::vector<std::string> words) const {
   static_cast<void>(suggest(words));
   option_->check(CLI::Validator(
-      [known = std::move(words)](const std::string& word) {
-        const bool found = std::ranges::find(known, word) != known.end();
-        return found ? std::string() : not_one_of(word, known);
+      [choices = std::move(words)](const std::string& word) {
+        return choice_problem(word, choices);
       },
       ""));
   return *this;

@@ -8,6 +8,7 @@
 #include "base/printable.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "training/core/choices.h"
 #include "training/pipeline/schedules.h"
 #include "training/setup/flag_help.h"
 #include "training/setup/kind_settings.h"
@@ -94,12 +95,9 @@ void add_kind_flags(Command command, Json& given, const KindSettings& registry,
   }
   const std::string key = cat(registry.object, '.', registry.tag);
   const auto take = [&given, key, known](const std::vector<std::string>& words) {
-    if (std::ranges::find(known, words.at(0)) != known.end())
-      return set_member(given, key, words.at(0));
-    const std::string close = nearest(words.at(0), known);
-    throw Error(ErrorCode::invalid_argument,
-                cat(in_quotes(words.at(0)), " is not one of ", joined(known, ", "),
-                    close.empty() ? "" : cat(" (did you mean ", close, "?)")));
+    const std::string problem = choice_problem(words.at(0), known);
+    if (!problem.empty()) throw Error(ErrorCode::invalid_argument, problem);
+    set_member(given, key, words.at(0));
   };
   command
       .add_words(registry.flag(), take,

@@ -126,14 +126,18 @@ void Requests::help(const std::stop_token& stop) {
       started_.wait_for(lock, stop, nap, [] { return false; });
     }
     const bool helps = !pending_.empty() && turns_ == std::exchange(seen, turns_) && held_ == 0;
-    nap = helps && poll_first() ? kShortestNap : std::min(2 * nap, kLongestNap);
+    nap = helps && poll_oldest() ? kShortestNap : std::min(2 * nap, kLongestNap);
   }
 }
 
-// Makes progress on all calls. Returns true if something probably progressed.
-bool Requests::poll_first() {
+// Polls the oldest call that has not ended, which makes progress on all calls. (Polling a call that
+// has ended makes no progress.) Returns true if something probably progressed.
+bool Requests::poll_oldest() {
+  const auto oldest =
+      std::ranges::find_if(pending_, [](const auto& pending) { return !pending->ended_; });
+  if (oldest == pending_.end()) return false;
   const auto start = std::chrono::steady_clock::now();
-  pending_.front()->work_.poll();
+  (*oldest)->work_.poll();
   return std::chrono::steady_clock::now() - start > kMoved;
 }
 

@@ -77,7 +77,7 @@ class Requests {
   static int cancel(void* pending, int complete);
   void end(Pending& pending);
   void help(const std::stop_token& stop);
-  bool poll_first();
+  bool poll_oldest();
 
   static inline std::atomic<int> in_flight_{0};
   std::mutex mutex_;  // guards the following members

@@ -70,7 +70,7 @@ void receive_early(Communicator& comm) {
   std::vector<uint8_t> payload(kBytes);
   for (size_t i = 0; i < kMessages; ++i) {
     comm.recv(buffer_of(std::span(payload)), 1, {.tag = kEarly});
-    EXPECT_EQ(std::ranges::count(payload, static_cast<uint8_t>(i + 1)), std::ssize(payload));
+    EXPECT_EQ(payload, std::vector<uint8_t>(kBytes, static_cast<uint8_t>(i + 1)));
   }
 }
 

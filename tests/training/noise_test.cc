@@ -126,6 +126,7 @@ TEST(Noise, IsMeasuredFromMicroBatchesAndRanks) {
   EXPECT_NEAR(last_scale(1, 2), known, 0.1 * known) << "several micro-batches, one rank";
   EXPECT_NEAR(last_scale(2, 2), known, 0.1 * known) << "several of both";
   EXPECT_NEAR(last_scale(2, 8, 2), known, 0.2 * known) << "one micro-batch a rank, ZeRO";
+  EXPECT_NEAR(last_scale(4, 5), known, 0.1 * known) << "the last rank's micro-batch has one sample";
 }
 
 using SavedNoise = FolderTest;

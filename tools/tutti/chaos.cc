@@ -29,6 +29,7 @@
 #include "tools/launcher/captured.h"
 #include "tools/launcher/signals.h"
 #include "tools/tutti/commands.h"
+#include "tools/tutti/exclude.h"
 
 namespace tutti::tool {
 
@@ -369,7 +370,14 @@ void add_chaos(CommandLine& line) {
       "and\n"
       "a fault struck in at least one. SIGINT and SIGTERM end the trials and print the results so "
       "far.");
-  command.runs([options] { return run(*options); });
+  command.runs([command, options] {
+    if (options->plan != kRandom) {
+      exclude(command, "--plan FILE",
+              {"--seed", "--trials", "--ranks", "--faults", "--links", "--from", "--span",
+               "--messages"});
+    }
+    return run(*options);
+  });
 }
 
 }  // namespace tutti::tool

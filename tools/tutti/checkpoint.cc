@@ -160,7 +160,7 @@ int show(const CheckpointOptions& options) {
     report["steps"].push_back(to_json(step, options.verify));
   }
   if (chosen) report["latest"] = chosen->manifest().step;
-  if (file.is_open()) file << report.dump(2) << '\n';
+  if (file.is_open()) append(file, options.json, report.dump(2) + "\n", "--json");
   if (!refusal.empty()) {
     std::fprintf(stderr, "tutti: %s\n", refusal.c_str());
   } else {

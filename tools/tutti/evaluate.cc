@@ -95,8 +95,8 @@ struct Memory {
   int64_t measured = 0;  // increase of the proportional set size
 };
 
-void tell(const training::TextLoss& loss, const Text& text, int64_t context, const Memory& memory,
-          std::ofstream& file) {
+// Prints the results and returns them.
+Json tell(const training::TextLoss& loss, const Text& text, int64_t context, const Memory& memory) {
   const double mean = loss.mean();
   const double right = static_cast<double>(loss.correct) / static_cast<double>(loss.targets);
   std::printf("loss        %.6f nats, %.6f bits per token\n", mean, mean / std::numbers::ln2);
@@ -118,7 +118,7 @@ void tell(const training::TextLoss& loss, const Text& text, int64_t context, con
     std::printf("text        %.6f bits per byte\n", bits);
     json["bits_per_byte"] = bits;
   }
-  if (file.is_open()) file << json.dump() << '\n';
+  return json;
 }
 
 int evaluate_as_rank(const EvaluateOptions& options) {
@@ -141,7 +141,9 @@ int evaluate_as_rank(const EvaluateOptions& options) {
     throw Error(ErrorCode::invalid_argument, "the text has no token to predict",
                 {.where = "--data", .remedy = "use a text of at least two tokens"});
   }
-  if (world.rank() == 0) tell(loss, text, model.context(), memory, file);
+  if (world.rank() != 0) return 0;
+  const Json json = tell(loss, text, model.context(), memory);
+  if (file.is_open()) append(file, options.json, json.dump() + "\n", "--json");
   return 0;
 }
 

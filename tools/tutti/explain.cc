@@ -21,6 +21,7 @@
 #include "collectives/interchange/msccl_import.h"
 #include "tools/tutti/clusters.h"
 #include "tools/tutti/commands.h"
+#include "tools/tutti/exclude.h"
 #include "tools/tutti/groups.h"
 #include "tools/tutti/named.h"
 #include "tools/tutti/on_machine.h"
@@ -181,7 +182,7 @@ int run(const ExplainOptions& options) {
   if (!its.rough) {
     std::printf("What bounds %s: %s.\n", chosen.name.c_str(), bound_of(its, on.hosts).c_str());
   }
-  if (json_file.is_open()) json_file << document.dump(2) << '\n';
+  if (json_file.is_open()) append(json_file, options.json, document.dump(2) + "\n", "--json");
   return 0;
 }
 
@@ -209,23 +210,16 @@ int run_gpu(const ExplainOptions& options) {
                        .wanted = wanted_of(options),
                        .sizes = {parse_bytes(options.bytes)},
                        .more = std::move(files.algorithms),
-                       .reach = reach_of(options.buffers)};
+                       .reach = reach_of(options.buffers),
+                       .costs = options.cluster};
   if (options.all_sizes) question.sizes = ladder();
   if (question.wanted.collective == Collective::barrier) question.sizes = {0};
   return explain_gpu(question);
 }
 
-void refuse_what_is_not_of_gpus(const Command& command) {
-  for (const char* option : {"--transport", "--group", "--json"}) {
-    if (command.count(option) > 0) throw UsageError(cat("--gpu excludes ", option));
-  }
-}
-
 int run_cluster(const Command& command, const ExplainOptions& options) {
-  for (const char* option :
-       {"--transport", "--group", "--gpu", "--buffers", "--root", "--dtype", "--deterministic"}) {
-    if (command.count(option) > 0) throw UsageError(cat("--cluster excludes ", option));
-  }
+  exclude(command, "--cluster",
+          {"--transport", "--group", "--gpu", "--buffers", "--root", "--dtype", "--deterministic"});
   const std::optional<int> ranks =
       command.count("--ranks") > 0 ? std::optional(options.ranks) : std::nullopt;
   return explain_on_cluster({.cluster = load_cluster(options.cluster, ranks),
@@ -287,7 +281,7 @@ void add_explain(CommandLine& line) {
       throw UsageError("--buffers without --gpu");
     }
     if (o->gpu.empty()) return run(*o);
-    refuse_what_is_not_of_gpus(command);
+    exclude(command, "--gpu", {"--transport", "--group", "--json"});
     o->all_sizes = command.count("--bytes") == 0;
     return run_gpu(*o);
   });

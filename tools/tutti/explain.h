@@ -18,6 +18,7 @@ struct GpuQuestion {
   std::vector<uint64_t> sizes;  // in bytes, as in `tutti bench`; a single size shows all candidates
   std::vector<const Algorithm*> more;
   tutti::Reach reach = tutti::Reach::slots;
+  std::string costs;  // file with measured costs; empty: this host's
 };
 int explain_gpu(const GpuQuestion& question);
 

@@ -43,7 +43,7 @@ class Explanation {
  public:
   explicit Explanation(const GpuQuestion& question)
       : q_(question),
-        model_(load_cost_model()),
+        model_(cost_model_in(q_.costs)),
         costs_(gpu_costs(model_, q_.gpu)),
         planner_({.ranks = q_.ranks}, costs_, q_.more) {}
 
@@ -53,7 +53,7 @@ class Explanation {
         "costs: %s\n"
         "\n",
         std::string(name(q_.wanted.collective)).c_str(), q_.ranks, q_.gpu.c_str(),
-        model_.gpus.contains(q_.gpu) ? cost_model_file().c_str() : "published figures");
+        model_.gpus.contains(q_.gpu) ? source_of(q_.costs).c_str() : "published figures");
   }
 
   void print_candidates(uint64_t bytes) {

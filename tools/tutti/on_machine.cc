@@ -53,12 +53,6 @@ std::string describe(const std::string& asked, PathClass fabric, const tutti::Ho
   return cat("auto: shm", hosts.count() > 1 ? cat('+', name(fabric)) : "");
 }
 
-std::string source_of(const std::string& file) {
-  const std::string kept = file.empty() ? cost_model_file() : file;
-  if (!kept.empty() && std::filesystem::exists(kept)) return kept;
-  return "defaults (`tutti tune` measures this machine's)";
-}
-
 Planner planner_for(const OnMachine& on, const Transports& transports, const CostModel& model) {
   return Planner(
       on.shape,
@@ -66,14 +60,20 @@ Planner planner_for(const OnMachine& on, const Transports& transports, const Cos
       load_algorithm_files().algorithms);
 }
 
-CostModel model_in(const std::string& file) {
+}  // namespace
+
+std::string source_of(const std::string& file) {
+  const std::string kept = file.empty() ? cost_model_file() : file;
+  if (!kept.empty() && std::filesystem::exists(kept)) return kept;
+  return "defaults (`tutti tune` measures this machine's)";
+}
+
+CostModel cost_model_in(const std::string& file) {
   return file.empty() ? load_cost_model() : parse_cost_model(file_text(file, FileKind::cost_model));
 }
 
-}  // namespace
-
 OnMachine::OnMachine(const MachineQuestion& question)
-    : OnMachine(question, model_in(question.file)) {}
+    : OnMachine(question, cost_model_in(question.file)) {}
 
 OnMachine::OnMachine(const MachineQuestion& question, const CostModel& model)
     : places(places_of(question)),

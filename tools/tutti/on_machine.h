@@ -17,6 +17,11 @@ struct MachineQuestion {
   std::string file;  // output file of `tutti tune`; empty: its default file
 };
 
+// Reads the costs in `file`, an output file of `tutti tune`; if it is empty, this host's.
+CostModel cost_model_in(const std::string& file);
+// Returns a text that says where these costs come from.
+std::string source_of(const std::string& file);
+
 struct OnMachine {
   // Chooses the transport and the costs for the question. The ranks of a single host are placed as
   // on this host.

@@ -30,6 +30,7 @@
 #include "tools/launcher/captured.h"
 #include "tools/tutti/clusters.h"
 #include "tools/tutti/commands.h"
+#include "tools/tutti/exclude.h"
 #include "tools/tutti/host_options.h"
 #include "tools/tutti/named.h"
 #include "tools/tutti/tune_turns.h"
@@ -268,7 +269,11 @@ int run(const Command& command, TuneOptions& options) {
     return fit_cluster(options.fit);
   }
   if (!options.measure.empty()) return measure(options);
-  if (options.device == "cuda") return tune_gpus(options);
+  if (options.check) exclude(command, "--check", {"--json", "--thorough"});
+  if (options.device == "cuda") {
+    exclude(command, "--device cuda", {"--check", "--hosts", "--hostfile", "--thorough"});
+    return tune_gpus(options);
+  }
   return options.check ? check(options) : tune(options);
 }
 

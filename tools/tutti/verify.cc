@@ -279,7 +279,12 @@ int run(const VerifyOptions& options) {
   for (const Algorithm* algorithm : algorithms) {
     proved += report(*algorithm, tasks, options, wire, good);
   }
-  std::printf("%ld programs proved\n", proved);
+  const bool sampled = options.ranks > options.max_ranks;
+  std::printf("%ld programs proved%s\n", proved,
+              sampled
+                  ? ", for selected roots and groupings (--max-ranks raises the number of ranks "
+                    "for which all are proved)"
+                  : "");
   return good ? 0 : 1;
 }
 
@@ -296,8 +301,10 @@ void add_verify(CommandLine& line) {
       .type_name("P")
       .show_default();
   command
-      .add_option("--ranks", options->ranks,
-                  "prove this number of ranks alone, however long the programs are")
+      .add_option(
+          "--ranks", options->ranks,
+          "prove this number of ranks alone, however long the programs are; above --max-ranks, "
+          "only selected roots and groupings")
       .type_name("P");
   command.add_switch(
       "--samples,!--no-samples", [options](bool on) { options->samples = on; },

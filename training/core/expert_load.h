@@ -29,6 +29,7 @@ class ExpertLoad {
   int64_t layers() const { return layers_; }
   int64_t experts() const { return experts_; }
   bool is_needed() const { return is_needed_; }
+  bool has_bias() const { return bias_rate_ != 0; }  // false: move_bias() changes nothing
   void set_sum(Sum sum) { sum_ = std::move(sum); }
 
   void begin_step() {

@@ -82,18 +82,19 @@ void Replica::join_tied_gradients() {
   }
 }
 
-// Returns {S, 1}, or {0, 0} if this rank has no micro-batch. S is the squared norm of the gradient
-// of its first micro-batch's mean loss. The probe measures the norm of this gradient times
-// loss_scale times (targets of the micro-batch / targets of the step); `factor` undoes both
+// Returns {S, 1, 1 / samples}, or zeros if this rank has no micro-batch. S is the squared norm of
+// the gradient of its first micro-batch's mean loss. The probe measures the norm of this gradient
+// times loss_scale times (targets of the micro-batch / targets of the step); `factor` undoes both
 // factors.
-std::array<double, 2> Replica::micro_batch_square(const StepBatches& batches,
+std::array<double, 3> Replica::micro_batch_square(const StepBatches& batches,
                                                   const StepCounts& counts,
                                                   double loss_scale) const {
   if (!probe_.measures() || batches.own.empty() || batches.own.front().weight == 0) return {};
   const auto own = static_cast<double>(model_.targets_in(batches.own.front()));
   if (own == 0) return {};
   const double factor = static_cast<double>(counts.targets) / own / loss_scale;
-  return {probe_.square() * factor * factor, 1};
+  const auto samples = static_cast<double>(batches.own.front().samples);
+  return {probe_.square() * factor * factor, 1, 1 / samples};
 }
 
 // Runs `work`. An error on one rank aborts all communicators, so that a rank that waits on any of
@@ -161,15 +162,18 @@ Replica::StepFailure Replica::trouble() const {
 // the mean over all targets.
 void Replica::weigh_own_gradients(const StepCounts& own, const StepCounts& all) {
   overweight_.reset();
-  if (synchronizer_->weights_values(own.targets)) return;
   const int64_t parts = group_.size() * own.targets;
-  if (all.targets == parts) return;
-  const double weight = static_cast<double>(parts) / static_cast<double>(all.targets);
-  for (size_t bucket = 0; bucket < storage_.layout().buckets.size(); ++bucket) {
-    const Tensor gradients = storage_.gradients(static_cast<int>(bucket));
-    scale(gradients, gradients, weight);
+  const bool weighs = !synchronizer_->weights_values(own.targets) && all.targets != parts;
+  if (weighs) {
+    const double weight = static_cast<double>(parts) / static_cast<double>(all.targets);
+    for (size_t bucket = 0; bucket < storage_.layout().buckets.size(); ++bucket) {
+      const Tensor gradients = storage_.gradients(static_cast<int>(bucket));
+      scale(gradients, gradients, weight);
+    }
   }
-  if (storage_.gradient_type() == DType::f16) overweight_ = first_infinite_parameter();
+  // Weighing, or the sum over two stages, may exceed the range of f16 on this worker alone.
+  const bool has_grown = weighs || !placement_.joined.empty();
+  if (has_grown && storage_.gradient_type() == DType::f16) overweight_ = first_infinite_parameter();
 }
 
 std::optional<int> Replica::first_infinite_parameter() const {
@@ -209,21 +213,22 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
   }
 
   const StepFailure trouble = this->trouble();
-  const auto [square, measured] = micro_batch_square(batches, counts.front(), loss_scale);
+  const auto [square, measured, inverse] = micro_batch_square(batches, counts.front(), loss_scale);
   const auto flag = [](bool set) { return set ? 1.0 : 0.0; };
   // Only the first of the ranks that have the same batches counts them.
   const bool counts_next =
       batches.next != nullptr && mesh_.place().first_along(AxisSet::all().without(kBatchAxes));
   const StepCounts next = counts_next ? gradients_.own_counts(*batches.next) : StepCounts();
-  std::array<double, 7> more = {flag(trouble.kind != StepFailure::none),
+  std::array<double, 8> more = {flag(trouble.kind != StepFailure::none),
                                 square,
                                 measured,
+                                inverse,
                                 flag(batches.sign && batches.sign()),
                                 flag(batches.next == nullptr),
                                 static_cast<double>(next.targets),
                                 static_cast<double>(next.samples)};
   StepResult result{gradients_.share(gradients_.all_counts(), more).front()};
-  const auto [troubled, squares, ranks, signs, unknown, targets, samples] = more;
+  const auto [troubled, squares, ranks, inverses, signs, unknown, targets, samples] = more;
   if (unknown == 0) {
     gradients_.expect({static_cast<int64_t>(targets), static_cast<int64_t>(samples)});
   }
@@ -234,7 +239,10 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
   }
   result.signs = static_cast<int>(signs);
   result.loss_scale = loss_scale;
-  if (ranks > 0) result.micro_batch_square = squares / ranks;
+  if (ranks > 0) {
+    result.micro_batch_square = squares / ranks;
+    result.micro_batch_samples = ranks / inverses;
+  }
   if (troubled > 0) {
     result.overflow = describe(gather(trouble));
   } else {

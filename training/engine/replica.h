@@ -86,6 +86,7 @@ struct StepResult : StepLosses {
   // Squared norm of the gradient of a micro-batch's mean loss, averaged over the ranks' first
   // micro-batches. 0: unknown, for example because the model is sharded over ranks.
   double micro_batch_square = 0;
+  double micro_batch_samples = 0;  // harmonic mean of the numbers of samples of these micro-batches
   double loss_scale = 1;
   int signs = 0;         // number of ranks whose StepBatches::sign returned true
   bool skipped = false;  // true after an overflow: nothing was updated
@@ -125,8 +126,8 @@ struct MemoryReport {
 void check_schedule(const ReplicaOptions& options, const pipeline::Placement& placement);
 // Throws Error(invalid_argument) if values that differ between ranks (averaging/) are incompatible
 // with the other options or with workers of several ranks. `sums`: true if the ranks of a worker
-// sum the gradients of some parameters.
-void check_averages(const ReplicaOptions& options, bool sums, int ranks_of_a_worker);
+// sum the gradients of some parameters. `shares`: true if two stages share a parameter.
+void check_averages(const ReplicaOptions& options, bool sums, bool shares, int ranks_of_a_worker);
 bool sums_over_others(const Model& model, const pipeline::Placement& placement);
 // Throws Error(invalid_argument) if parameter servers are incompatible with the options or with
 // `ranks` ranks. `cut`: true if the model is sharded over ranks.
@@ -308,7 +309,7 @@ class Replica {
   std::string describe(const std::vector<StepFailure>& troubles) const;
   std::vector<StepFailure> gather(const StepFailure& own);
   double update(double learning_rate);
-  std::array<double, 2> micro_batch_square(const StepBatches& batches, const StepCounts& counts,
+  std::array<double, 3> micro_batch_square(const StepBatches& batches, const StepCounts& counts,
                                            double loss_scale) const;
 
   Mesh mesh_;

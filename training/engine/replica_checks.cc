@@ -51,12 +51,18 @@ void check_experts(Model& model, const ReplicaOptions& options) {
   }
   const bool flushed =
       pipeline::schedule_named(options.pipeline.schedule).updates == pipeline::Updates::flushed;
-  if (flushed || model.expert_load() == nullptr || !model.expert_load()->is_needed()) return;
-  throw Error(ErrorCode::invalid_argument,
-              cat("the schedule ", options.pipeline.schedule,
-                  " does not support a balance loss over the global batch"),
-              {.cause = "the micro-batches of a step use different weights",
-               .remedy = "use --balance-loss 0, or a synchronous schedule"});
+  if (flushed || model.expert_load() == nullptr) return;
+  const auto refuse = [&](bool found, const std::string& what, const std::string& remedy) {
+    if (!found) return;
+    throw Error(ErrorCode::invalid_argument,
+                cat("the schedule ", options.pipeline.schedule, " does not support ", what),
+                {.cause = "the micro-batches of a step use different weights",
+                 .remedy = cat(remedy, ", or a synchronous schedule")});
+  };
+  refuse(model.expert_load()->is_needed(), "a balance loss over the global batch",
+         "use --balance-loss 0");
+  refuse(model.expert_load()->has_bias(), "a bias that balances the experts",
+         "use --balance-bias 0");
 }
 
 bool sums_over_others(const Model& model, const pipeline::Placement& placement) {
@@ -67,7 +73,7 @@ bool sums_over_others(const Model& model, const pipeline::Placement& placement) 
   return std::ranges::any_of(groups.axes, [](AxisSet axes) { return axes != kBatchAxes; });
 }
 
-void check_averages(const ReplicaOptions& options, bool sums, int ranks_of_a_worker) {
+void check_averages(const ReplicaOptions& options, bool sums, bool shares, int ranks_of_a_worker) {
   const auto refuse = [&](bool found, const std::string& what, std::string_view remedy) {
     if (!found || !options.sync.has_own_values()) return;
     throw Error(ErrorCode::invalid_argument, cat(text_of(options.sync), " does not support ", what),
@@ -77,6 +83,11 @@ void check_averages(const ReplicaOptions& options, bool sums, int ranks_of_a_wor
   refuse(options.storage.stage != 0, cat("ZeRO stage ", options.storage.stage), "--zero");
   refuse(sums, "gradients that are reduced over the ranks of one worker",
          "--sp, --cp, --spatial, --ep and the schedule chimera");
+  refuse(shares && options.sync.fragments > 1,
+         "fragments of a model whose tied embeddings are on two stages",
+         "use one fragment, or add --untied");
+  refuse(shares && options.sync.wire != WireFormat::plain,
+         "a wire format with tied embeddings on two stages", "--wire, or add --untied");
   refuse(ranks_of_a_worker > 1 && options.sync.kind == SyncKind::async_gossip,
          "a model that is sharded over ranks", "--pp and --tp");
   const pipeline::ScheduleKind& schedule = pipeline::schedule_named(options.pipeline.schedule);

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "base/settings.h"
+#include "base/text.h"
 #include "training/core/group.h"
 #include "training/parallel/averaging/averaging.h"
+#include "training/parallel/averaging/value_row.h"
 #include "training/parallel/hooks/sufficient_factors.h"
 #include "training/parallel/same_products.h"
 
@@ -36,7 +39,7 @@ pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const Repl
   const bool shares_samples =
       mesh.place().ranks_along(kPartAxes) > 1 || mesh.size(Axis::expert) > 1;
   check_averages(options, shares_samples || sums_over_others(model, placement),
-                 mesh.world().size() / mesh.size(Axis::data));
+                 placement.has_shared_across, mesh.world().size() / mesh.size(Axis::data));
   return placement;
 }
 
@@ -126,6 +129,23 @@ void check_products(const ReplicaOptions& options, const Optimizer& optimizer, M
   }
 }
 
+namespace {
+
+// Fragments are parts of a rank's row of values. Throws if the tensor ranks of a worker have rows
+// of different lengths: copies of a parameter would then belong to different fragments on them.
+void check_even_rows(ParameterStorage& storage, Mesh& mesh) {
+  const bool even = same_on_all(mesh.along(Axis::tensor), cat(ValueRow(storage).size()));
+  made_on_all(mesh.world(), [&] {
+    if (even) return;
+    throw Error(ErrorCode::invalid_argument,
+                "fragments require tensor ranks that have equally many parameters",
+                {.cause = "the number of heads or columns is not divisible by --tp",
+                 .remedy = "use one fragment, or another --tp"});
+  });
+}
+
+}  // namespace
+
 std::unique_ptr<Synchronizer> make_synchronizer(Model& model, ParameterStorage& storage,
                                                 const ReplicaOptions& options,
                                                 const pipeline::Placement& placement, Mesh& mesh,
@@ -148,6 +168,10 @@ std::unique_ptr<Synchronizer> make_synchronizer(Model& model, ParameterStorage& 
       check_scale(*hook, options);
     });
   }
+  if (hook != nullptr && hook->decompresses_by_products()) {
+    check_same_products(mesh.world(), DType::f32, "decompress gradients by matrix products",
+                        "use another --compression");
+  }
   const DataParallelOptions parallel = parallel_options(options, placement);
   if (options.synchronizer) return options.synchronizer(model, storage, parallel);
   if (options.sync.has_servers()) return std::make_unique<ParameterServer>(storage, options.sync);
@@ -155,6 +179,7 @@ std::unique_ptr<Synchronizer> make_synchronizer(Model& model, ParameterStorage& 
     SyncOptions sync = options.sync;
     sync.worker_stages = mesh.size(Axis::pipeline);
     sync.worker_tensor_ranks = mesh.size(Axis::tensor);
+    if (sync.fragments > 1) check_even_rows(storage, mesh);
     return make_averaging(storage, sync, options.seed);
   }
   return std::make_unique<DataParallel>(model, storage, parallel, std::move(hook));

@@ -69,6 +69,9 @@ class CommunicationHook {
   // between two steps. `communicator`: as for start(); `gradients`: type of the gradients.
   virtual bool remembers() const { return false; }
   virtual std::vector<HookState> states(Communicator& communicator, DType gradients) { return {}; }
+  // Returns true if each rank computes the sums by matrix products, whose bits depend on its
+  // processor (same_products.h).
+  virtual bool decompresses_by_products() const { return false; }
   // Returns the time that finish() has spent computing since construction; the rest of its time is
   // waiting.
   virtual std::chrono::nanoseconds computed() const { return {}; }

@@ -14,6 +14,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "base/wire_format.h"
+#include "training/core/number_text.h"
 #include "training/run/configuration.h"
 
 namespace tutti::training {
@@ -133,8 +134,9 @@ void describe_compression(Schema& schema, TrainOptions& options) {
     const std::string name(
         std::ranges::find(kCompressions, options.compression, &NamedCompression::compression)
             ->name);
-    return options.compression == Compression::topk ? cat(name, ':', options.compression_fraction)
-                                                    : name;
+    return options.compression == Compression::topk
+               ? cat(name, ':', shortest_text(options.compression_fraction))
+               : name;
   };
   const auto set = [&options](const Json& value) {
     const std::string text = value;

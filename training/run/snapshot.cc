@@ -53,20 +53,34 @@ struct Path {
 };
 
 // Name of a row in a checkpoint. If a worker consists of several ranks, synchronizers' rows belong
-// to the ranks' parts of the model, so their names contain the place of the part.
+// to the ranks' parts of the model, so their names contain the place of the part. Each stage also
+// counts the steps of its own compression.
 struct RowName {
   RowName(Replica& replica, const std::string& row) : text(row) {
-    if (!row.starts_with("sync.") && !row.starts_with("own.")) return;
+    const bool is_synchronizers = row.starts_with("sync.") || row.starts_with("own.");
+    is_count = row == "warm_up.steps" || row == "onebit.steps";
+    if (!is_synchronizers && !is_count) return;
     Mesh& mesh = replica.mesh();
     if (mesh.size(Axis::pipeline) > 1) text += cat(".stage", mesh.place(Axis::pipeline));
-    if (mesh.size(Axis::tensor) == 1) return;
+    if (mesh.size(Axis::tensor) == 1 || is_count) return;
     text += cat(".tensor", mesh.place(Axis::tensor));
     of_each_tensor_rank = true;
   }
 
   std::string text;
+  bool is_count = false;
   bool of_each_tensor_rank = false;
 };
+
+// Returns the name of a row in this checkpoint. A run that was divided into other stages saved
+// counts of steps under other names.
+std::string name_in(const TensorSource& source, Replica& replica, const std::string& row) {
+  const RowName name(replica, row);
+  for (const std::string& other : {row, cat(row, ".stage0")}) {
+    if (name.is_count && !source.has(name.text) && source.has(other)) return other;
+  }
+  return name.text;
+}
 
 std::string name_of(const Replica& replica, const std::string& kind, int parameter) {
   return kind + "." + replica.spec(parameter).name;
@@ -138,7 +152,7 @@ class StateLoader : public StateVisitor {
   int64_t step() const override { return step_; }
   bool saves() const override { return false; }
   bool has(const std::string& row) const override {
-    return source_.has(RowName(replica_, row).text);
+    return source_.has(name_in(source_, replica_, row));
   }
   void number(const std::string& name, double& value, double fallback) override {
     value = Path(name).read(state_, fallback);
@@ -175,7 +189,7 @@ class StateLoader : public StateVisitor {
     replica_.storage().evict(values);
   }
   void row(const std::string& row, Tensor values, RowKind kind) override {
-    const std::string name = RowName(replica_, row).text;
+    const std::string name = name_in(source_, replica_, row);
     if (kind != RowKind::same) return own_row(name, values, kind);
     stored(source_, name, {values.cols});
     source_.read(name, 0, values);

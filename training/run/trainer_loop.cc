@@ -281,7 +281,7 @@ void Trainer::Loop::observe_noise(uint64_t samples) {
   const StepResult& result = results_.back();
   if (result.micro_batch_square == 0 || result.skipped || samples != options_.batch) return;
   if (options_.micro_batch >= options_.batch) return;
-  noise_scale_.add(result.micro_batch_square, static_cast<double>(options_.micro_batch),
+  noise_scale_.add(result.micro_batch_square, result.micro_batch_samples,
                    result.gradient_norm * result.gradient_norm,
                    static_cast<double>(options_.batch));
   report_.noise_scale = noise_scale_.value();

@@ -16,6 +16,7 @@
 #include "training/optimizers/registry.h"
 #include "training/parallel/hooks/selection.h"
 #include "training/parallel/mesh.h"
+#include "training/parallel/servers/roles.h"
 #include "training/pipeline/placement.h"
 #include "training/pipeline/plans.h"
 #include "training/run/stragglers.h"
@@ -61,7 +62,8 @@ void settle_run(RunOptions& options, const Model& model, int ranks, uint64_t exa
   positive("micro-batch", static_cast<int64_t>(training.micro_batch));
   positive("global batch", static_cast<int64_t>(training.batch));
   if (options.micro_batches) {
-    training.batch = static_cast<uint64_t>(ranks) * training.micro_batch *
+    const int workers = std::max(1, roles_of(training.replica.sync, ranks).workers());
+    training.batch = static_cast<uint64_t>(workers) * training.micro_batch *
                      positive("number of micro-batches", *options.micro_batches);
     options.micro_batches.reset();
   }
@@ -187,7 +189,8 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
   const auto placement = make_placement(plans.layout(), model, cut, 0);
   check_schedule(replica, placement);
   const MeshShape& mesh = options.mesh;
-  check_averages(replica, sums_over_others(model, placement), stages * mesh.tensor);
+  check_averages(replica, sums_over_others(model, placement), placement.has_shared_across,
+                 stages * mesh.tensor);
   const auto others = static_cast<int>(stages * mesh.of_a_sample() * mesh.expert);
   check_servers(replica, data_ranks * others, others > 1);
   const bool compresses = options.training.compression != Compression::none;

@@ -31,6 +31,25 @@ void ranks_elsewhere_do_their_part(const Group& group) {
   expect("Iallreduce", group, out, std::vector<int>(kCount, group.size));
 }
 
+// As above, but rank 0 has an earlier call that ends while it is in the receive.
+void later_calls_go_on(const Group& group) {
+  if (group.size < 2) return;
+  constexpr int kCount = 100000;
+  std::vector<int> in(kCount, 1);
+  std::vector<int> out(kCount);
+  int earlier = 0;
+  int word = 0;
+  MPI_Request requests[2] = {};
+  MPI_Iallreduce(in.data(), &earlier, 1, MPI_INT, MPI_SUM, group.comm, &requests[0]);
+  if (group.rank > 0) MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+  MPI_Iallreduce(in.data(), out.data(), kCount, MPI_INT, MPI_SUM, group.comm, &requests[1]);
+  if (group.rank == 0) MPI_Recv(&word, 1, MPI_INT, 1, 5, group.comm, MPI_STATUS_IGNORE);
+  MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+  if (group.rank == 1) MPI_Send(&word, 1, MPI_INT, 0, 5, group.comm);
+  expect<int>("an Iallreduce that ended during the receive", group, {earlier}, {group.size});
+  expect("an Iallreduce after it", group, out, std::vector<int>(kCount, group.size));
+}
+
 // Makes the ranks arrive at the communicator's first call one after another, each triggered by a
 // message.
 void first_calls_do_not_wait(const Group& group) {
@@ -194,6 +213,7 @@ int main(int argc, char** argv) {
   const bool with_tutti = argc > 1 && std::strcmp(argv[1], "tutti") == 0;
   for (int round = 0; round < 5; ++round) {
     ranks_elsewhere_do_their_part(world);
+    later_calls_go_on(world);
     first_calls_do_not_wait(world);
     // Without Tutti, Open MPI 4.1.4 sometimes crashes: its schedule uses the freed communicator.
     if (with_tutti) things_may_be_freed(world);

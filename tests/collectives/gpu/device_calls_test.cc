@@ -397,7 +397,7 @@ TEST(DeviceCalls, ManyKindsOfCallsNeedLittleMemory) {
   void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW);
   auto* const allocations = reinterpret_cast<Allocations*>(::dlsym(driver, "cuFakeAllocations"));
   if (allocations == nullptr) GTEST_SKIP() << "a real driver does not count its allocations";
-  constexpr size_t kKinds = 2000;
+  constexpr size_t kKinds = 1000;
   run_ranks(2, [&](const Job& job) {
     Communicator comm = Communicator::init(job);
     Gpu gpu(comm.rank(), 2 * kKinds);

@@ -124,25 +124,25 @@ TEST_P(Windows, HoldTheDataThatWasPut) {
 // Each element has one contributor, so that the result is one application of the kernel.
 TEST_P(Windows, AccumulateEveryOperatorAndType) {
   constexpr int kRanks = 3;
-  for (const DType dtype : kAllDTypes) {
-    for (const ReduceOp op : kAllReduceOps) {
-      const bool is_possible = supports(op, dtype) && op != ReduceOp::avg &&
-                               op != ReduceOp::premul_sum && op != ReduceOp::user;
-      run_ranks(kRanks, [&](const Job& job) {
-        Communicator world = Communicator::init(job);
-        constexpr uint64_t kCount = 50;
+  constexpr uint64_t kCount = 50;
+  run_ranks(kRanks, [&](const Job& job) {
+    Communicator world = Communicator::init(job);
+    for (const DType dtype : kAllDTypes) {
+      Part<std::byte> memory(world, kCount * size_of(dtype));
+      Window& window = memory.window;
+      for (const ReduceOp op : kAllReduceOps) {
         const auto pattern = [&](int rank) {
           std::vector<std::byte> bytes(kCount * size_of(dtype));
           bench::fill_pattern(dtype, op, kRanks, rank, 0, kCount, bytes.data());
           return bytes;
         };
-        Part<std::byte> memory(world, kCount * size_of(dtype));
-        Window& window = memory.window;
         std::vector<std::byte> wanted = pattern(job.rank);
         std::ranges::copy(wanted, memory.begin());
         window.fence();
         const std::vector<std::byte> own = pattern(job.rank);
         const ConstBuffer from{own.data(), kCount, dtype};
+        const bool is_possible = supports(op, dtype) && op != ReduceOp::avg &&
+                                 op != ReduceOp::premul_sum && op != ReduceOp::user;
         if (!is_possible) {
           EXPECT_THROW(window.accumulate(from, 0, 0, op), Error);
         } else {
@@ -152,10 +152,10 @@ TEST_P(Windows, AccumulateEveryOperatorAndType) {
         }
         window.fence();
         EXPECT_EQ(memory.all(), wanted) << name(dtype) << ' ' << name(op);
-        window.free();
-      });
+      }
+      window.free();
     }
-  }
+  });
 }
 
 TEST_P(Windows, SumsAreExact) {

@@ -60,6 +60,11 @@ TEST_F(Mistakes, UnwritableOutputIsAFailure) {
   }
 }
 
+TEST_F(Mistakes, UnwritableJsonIsAFailure) {
+  expect_refused({"explain", "all_reduce", "--json", "/dev/full"},
+                 {"cannot write /dev/full", "No space left"});
+}
+
 TEST_F(Mistakes, UnknownWordsGetASuggestion) {
   expect_refused({"benhc", "all_reduce"}, {"benhc", "did you mean bench?"});
   expect_refused({"--versoin"}, {"--versoin", "did you mean --version?"});
@@ -116,6 +121,22 @@ TEST_F(Mistakes, OptionsWithoutEffectAreRefused) {
   expect_refused(train({"--data", text, "--flush-every", "2"}), {"--flush-every", "pipedream"});
   expect_refused(train({"--data", text, "--optimizer", "sgd", "--momentum", "0", "--nesterov"}),
                  {"--nesterov", "--momentum"});
+  expect_refused({"tune", "--check", "--json", "x"}, {"--check excludes --json"});
+  expect_refused({"tune", "--check", "--device", "cuda"}, {"--device cuda excludes --check"});
+  expect_refused({"topo", "--hosts", "nosuch1,nosuch2"}, {"--hosts", "require --measure"});
+  expect_refused({"chaos", "--plan", "x", "--seed", "7", "--", "true"},
+                 {"--plan FILE excludes --seed"});
+  const Words plan = {"plan", "--model", "llama3-8b", "--cluster", "p5:2", "--global-batch",
+                      "64",   "--seq",   "4096",      "--tokens",  "1T"};
+  const auto plan_with = [&](const Words& more) {
+    Words words = plan;
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  expect_refused(plan_with({"--days", "60", "--largest", "sequence"}),
+                 {"--days excludes --largest"});
+  expect_refused(plan_with({"--days", "60", "--plot", "x.svg"}), {"--days excludes --plot"});
+  expect_refused(plan_with({"--memory"}), {"--memory excludes --cluster"});
   expect_refused(train({"--data", text, "--copies", "1"}), {"--copies", "--min-ranks"});
   expect_refused(train({"--data", text, "--copy-every", "2"}), {"--copy-every", "--min-ranks"});
 }

@@ -57,6 +57,19 @@ class TrainConfig : public Cli {
   }
 };
 
+TEST_F(TrainConfig, KeepsEveryDigitOfAFraction) {
+  const Words ranks = {"--ranks", "2", "--compression", "topk:0.0123456789"};
+  EXPECT_EQ(printed(configured(ranks))["training"]["compression"], "topk:0.0123456789");
+}
+
+// A dedicated server computes no micro-batches.
+TEST_F(TrainConfig, MicroBatchesAreThoseOfWorkers) {
+  const std::string text = write_text();
+  const Json settled = printed({"train", "--data", text, "--ranks", "4", "--sync", "ps:1",
+                                "--accumulate", "2", "--micro-batch", "8"});
+  EXPECT_EQ(settled["training"]["batch"], 3 * 2 * 8);
+}
+
 TEST_F(TrainConfig, FileEqualsOptions) {
   const Json from_file = printed(configured({}));
   EXPECT_EQ(from_file["optimizer"]["lr"], 0.002);

@@ -354,6 +354,24 @@ TEST_F(TrainGpt, DivergedRunNamesStepRankAndLayer) {
       {"step ", "the output of ", "rank 0", "is not finite", "smaller learning rate"});
 }
 
+// Each stage counts the steps of its own compression.
+TEST_F(TrainGpt, CompressionResumesInStages) {
+  for (const Words& compression :
+       {Words{"--compression", "topk:0.1", "--compression-warmup", "3"},
+        Words{"--compression", "onebit-adam", "--compression-warmup", "3", "--clip", "0"}}) {
+    SCOPED_TRACE(compression[1]);
+    const Words words =
+        Words{"--steps", "6", "--pp", "2", "--dp", "2", "--ranks", "4", "--untied"} + compression;
+    const Words saved = words + Words{"--checkpoint", path(compression[1])};
+    const std::vector<double> whole =
+        losses(trained(saved + Words{"--checkpoint-every", "2", "--keep", "0"}));
+    ASSERT_THAT(whole, SizeIs(6));
+    const Result resumed = run(command(saved + Words{"--resume", "2"}), kDeterministic);
+    EXPECT_EQ(resumed.code, 0) << resumed.err;
+    EXPECT_EQ(losses(lines()), whole);
+  }
+}
+
 TEST_F(TrainGpt, WrongOptionsAreRefused) {
   expect_refused({"--zero", "4"}, {"--zero", "4"});
   expect_refused({"--pp", "2", "--cut", "0,9"}, {"4 units", "2 chunks", "0,9"});
@@ -388,6 +406,9 @@ TEST_F(TrainGpt, WrongOptionsAreRefused) {
   expect_refused({"--lr", "-1"}, {"--lr", "-1"});
   expect_refused({"--dropout", "1"}, {"dropout", "1"});
   expect_refused({"--context", "100000"}, {"shorter than the context of 100000", "--context"});
+  expect_refused({"--pp", "2", "--schedule", "pipedream", "--model", "mixtral", "--untied",
+                  "--balance-loss", "0", "--balance-bias", "1e-3", "--clip", "0"},
+                 {"pipedream does not support a bias", "--balance-bias 0"});
   expect_refused({"--resume"}, {"--resume", "--checkpoint DIR"});
   expect_refused({"--resume", "--checkpoint", path("none")}, {"/none"});
   expect_refused({"--initial", path("none")}, {path("none")});

@@ -157,7 +157,7 @@ TEST(Protocol, EveryByteCanBeSent) {
   EXPECT_THROW(from_json_text("\xe2\x82\xac"), Error);
 }
 
-TEST(Protocol, JobsAndExitsCanBeSent) {
+TEST(Protocol, JobsCanBeSent) {
   const HostJob job{.host = "b",
                     .display = "b",
                     .ranks = {2, 3, 7},
@@ -171,6 +171,20 @@ TEST(Protocol, JobsAndExitsCanBeSent) {
   EXPECT_EQ(same.command, job.command);
   EXPECT_EQ(same.environment, job.environment);
   EXPECT_EQ(same.directory, "/tmp");
+}
+
+TEST(Protocol, EachHostOfATreeHasItsOwnName) {
+  HostJob job{.host = "a", .environment = {{"A", "1"}, {"TUTTI_HOST", "a"}, {"TUTTI_RACK", "r"}}};
+  HostJob below{.host = "b", .environment = {{"A", "1"}, {"TUTTI_HOST", "b"}}};
+  below.below.push_back({.host = "c", .environment = {{"A", "1"}, {"TUTTI_HOST", "c"}}});
+  job.below.push_back(below);
+  const HostJob same = job_from_json(to_json(job));
+  EXPECT_EQ(same.environment, job.environment);
+  EXPECT_EQ(same.below.at(0).environment, below.environment);
+  EXPECT_EQ(same.below.at(0).below.at(0).environment, below.below.at(0).environment);
+}
+
+TEST(Protocol, ExitsCanBeSent) {
   const RankExit exit = exit_from_json(to_json(RankExit{.rank = 4, .pid = 99, .signal = 9}));
   EXPECT_EQ(exit.rank, 4);
   EXPECT_EQ(exit.exit_code(), 137);

@@ -125,6 +125,35 @@ TEST(GemmTest, Tiles) {
   check({.m = 300, .n = 411, .k = 90, .in = DType::f16, .out = DType::f16, .gap = 3});
 }
 
+// By AVX2, these are divided into large tiles, or into parts of k, so that oneDNN packs operands.
+TEST(GemmTest, LargeTiles) {
+  using Mode = Problem::Mode;
+  for (const int threads : {1, 3}) {
+    ThreadPool pool(threads);
+    const UseThreads use(pool);
+    for (const Mode mode : {Mode::overwrite, Mode::bias, Mode::accumulate}) {
+      check({.m = 330, .n = 1170, .k = 1100, .transpose_a = true, .mode = mode, .gap = 5});
+      check({.m = 1170, .n = 330, .k = 517, .transpose_a = true, .mode = mode});
+    }
+    check({.m = 1040, .n = 1600, .k = 60, .transpose_a = true});
+    check({.m = 2050, .n = 768, .k = 50});
+  }
+}
+
+// The bits depend on the shape, not on the threads.
+TEST(GemmTest, ThreadsChangeNoBit) {
+  const HostTensor a = random_tensor(DType::f32, 1100, 330, 1);
+  const HostTensor b = random_tensor(DType::f32, 1100, 1170, 2);
+  const auto product = [&](int threads) {
+    ThreadPool pool(threads);
+    const UseThreads use(pool);
+    HostTensor c(DType::f32, 330, 1170);
+    gemm(a.view(), Transpose::yes, b.view(), Transpose::no, c.view());
+    return doubles(c);
+  };
+  EXPECT_EQ(product(1), product(3));
+}
+
 // Operands whose rows are a page apart are copied, a part of the terms at a time.
 TEST(GemmTest, RowsAPageApart) {
   using Mode = Problem::Mode;

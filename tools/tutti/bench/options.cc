@@ -144,9 +144,11 @@ std::vector<uint64_t> parse_sizes(const BenchOptions& options, const bench::Case
                 {.remedy = "set --min to at most --max, and --factor to at least 2"});
   }
   std::vector<uint64_t> sizes;
-  for (uint64_t bytes = min; bytes <= max; bytes *= options.factor) {
+  if (min == 0) sizes.push_back(0);
+  const uint64_t least = min == 0 ? size_of(c.dtype) : min;
+  for (uint64_t bytes = least; bytes <= max; bytes *= options.factor) {
     sizes.push_back(bytes);
-    if (bytes == 0 || bytes > UINT64_MAX / options.factor) break;
+    if (bytes > UINT64_MAX / options.factor) break;
   }
   return sizes;
 }

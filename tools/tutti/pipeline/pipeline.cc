@@ -11,6 +11,7 @@
 #include "collectives/communicator.h"
 #include "tools/launcher/launcher.h"
 #include "tools/tutti/commands.h"
+#include "tools/tutti/exclude.h"
 #include "tools/tutti/pipeline/measure.h"
 #include "tools/tutti/pipeline/prove.h"
 #include "tools/tutti/pipeline/report.h"
@@ -237,10 +238,9 @@ void refuse_what_does_not_fit(const Command& command, const PipelineOptions& opt
   if (options.measure && (options.prove || options.list)) {
     throw UsageError(cat(of_all, " excludes --measure"));
   }
-  for (const char* other :
-       {"--ranks", "--micro-batches", "--virtual", "--accumulate", "--svg", "--json", "--table"}) {
-    if (command.count(other) > 0) throw UsageError(cat(of_all, " excludes ", other));
-  }
+  exclude(
+      command, of_all,
+      {"--ranks", "--micro-batches", "--virtual", "--accumulate", "--svg", "--json", "--table"});
 }
 
 }  // namespace

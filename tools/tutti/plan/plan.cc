@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "tools/tutti/clusters.h"
 #include "tools/tutti/commands.h"
+#include "tools/tutti/exclude.h"
 #include "tools/tutti/plan/faces.h"
 #include "training/planner/model_shape.h"
 
@@ -170,13 +171,21 @@ void add_plan(CommandLine& line) {
     }
     if (!o->budget.empty()) return plan_budget(*o);
     if (!o->fit_laws.empty()) return fit_laws(*o);
-    if (o->memory) return plan_memory(*o);
+    if (o->memory) {
+      exclude(command, "--memory",
+              {"--cluster", "--tokens", "--days", "--largest", "--plot", "--why", "--show"});
+      return plan_memory(*o);
+    }
     if (o->cluster == kThisHost && (o->days || !o->largest.empty())) {
       throw UsageError(
           cat("--days and --largest require a GPU cluster, not --cluster ", kThisHost));
     }
     if (o->days && o->tokens.empty()) throw UsageError("--days requires --tokens");
-    if (o->days || !o->largest.empty()) return answer_question(*o);
+    if (o->days) exclude(command, "--days", {"--largest"});
+    if (o->days || !o->largest.empty()) {
+      exclude(command, o->days ? "--days" : "--largest", {"--plot", "--why", "--show"});
+      return answer_question(*o);
+    }
     return plan_layouts(*o);
   });
 }

@@ -18,6 +18,7 @@
 #include "collectives/simulate/schedule.h"
 #include "tools/tutti/clusters.h"
 #include "tools/tutti/commands.h"
+#include "tools/tutti/exclude.h"
 #include "tools/tutti/named.h"
 #include "tools/tutti/on_machine.h"
 #include "tools/tutti/simulate/setup.h"
@@ -228,8 +229,8 @@ void refuse_what_does_not_fit(const Command& command, const SimulateOptions& o) 
     throw UsageError(command.count("--gpu") > 0 ? "--gpu excludes --cluster and --topology"
                                                 : "--cluster or --topology is required");
   }
-  for (const char* option : {"--bytes", "--root", "--slices", "--overhead", "--reduce-bandwidth"}) {
-    if (train && command.count(option) > 0) throw UsageError(cat("train excludes ", option));
+  if (train) {
+    exclude(command, kTrain, {"--bytes", "--root", "--slices", "--overhead", "--reduce-bandwidth"});
   }
   check_train_options(command, o);
 }

@@ -16,6 +16,7 @@
 #include "collectives/communicator.h"
 #include "collectives/cost/cost_model.h"
 #include "tools/tutti/commands.h"
+#include "tools/tutti/exclude.h"
 #include "tools/tutti/host_options.h"
 #include "tools/tutti/topo/job.h"
 #include "tools/tutti/topo/measure.h"
@@ -208,6 +209,9 @@ int run(const TopoOptions& options) {
   if (options.is_measuring_rank) return run_measuring_rank();
   if (options.measure) return measure(options);
   if (options.tune) throw UsageError("--tune requires --measure");
+  if (!options.places.hosts.empty() || !options.places.host_file.empty()) {
+    throw UsageError("--hosts and --hostfile require --measure");
+  }
   if (options.from.empty() && options.repeat == 1 && options.ranks == 0) {
     const Job job = job_from_environment();
     if (job.size > 1) return show_job(options, job);

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <compare>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -8,6 +7,7 @@
 
 #include "base/text.h"
 #include "training/core/thread_pool.h"
+#include "training/kernels/cpu/gemm_tiles.h"
 #include "training/kernels/cpu/kernels.h"
 #include "training/kernels/cpu/loops.h"
 #include "training/kernels/cpu/onednn.h"
@@ -22,16 +22,6 @@ namespace tutti::training::cpu {
 namespace {
 
 using Descriptor = dnnl::memory::desc;
-
-// Key of a cached primitive: one product.
-struct GemmKey {
-  int64_t m = 0, n = 0, k = 0;
-  int64_t stride_a = 0, stride_b = 0, stride_c = 0;
-  bool transpose_a = false, transpose_b = false, bias = false, accumulate = false;
-  BitsOf bits = BitsOf::strides;
-  DType in = DType::f32, out = DType::f32;
-  auto operator<=>(const GemmKey&) const = default;  // NOLINT(modernize-use-nullptr): false alarm
-};
 
 // Describes a matrix of rows x cols, possibly stored as its transpose.
 Descriptor matrix(int64_t rows, int64_t cols, int64_t stride, bool transposed, DType type) {
@@ -199,76 +189,6 @@ void set_rows(Tensor c, ConstTensor bias) {
   }
 }
 
-// Division of a product into tiles of c: rows are divided first, because packing b for each tile
-// costs almost nothing, then columns. Tiles depend on the shape alone. k is not divided here,
-// because that would change sums (terms_at_once() divides it for copied operands, unless
-// BitsOf::shape).
-struct Tiles {
-  int64_t rows, cols;  // size of one tile
-  int64_t down, across;
-};
-
-constexpr int64_t kBestRows = 256;
-// minimum number of rows; a tile of so few rows is a few percent slower
-constexpr int64_t kLeastRows = 128;
-constexpr int64_t kLeastCols = 192;
-constexpr int64_t kMostCols = 4096;  // maximum number of columns of b, so that they stay in a cache
-constexpr int64_t kEnoughTiles = 8;
-constexpr int64_t kSmallProduct = 1 << 23;  // number of multiplications that take some 0.1 ms
-
-// Returns the largest number of parts, a power of two, that have at least `least` elements each.
-int64_t halved(int64_t size, int64_t least) {
-  int64_t parts = 1;
-  while (size / (2 * parts) >= least) parts *= 2;
-  return parts;
-}
-
-// Returns the size of one of `parts` even shares, rounded up to whole vectors.
-int64_t share(int64_t size, int64_t parts) {
-  constexpr int64_t kVector = 32;
-  return ((size + parts - 1) / parts + kVector - 1) / kVector * kVector;
-}
-
-bool has_avx512() {
-  static const bool has = dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core;
-  return has;
-}
-
-// Divides a product of a transposed matrix, such as the gradient of weights, into strips along the
-// longer side of c. oneDNN reads a transposed matrix more slowly by AVX2 if tiles are small, and
-// copied operands (Copied) are copied once per strip.
-Tiles strips_of(const GemmKey& key) {
-  constexpr int64_t kMostProducts = int64_t{1}
-                                    << 30;  // maximum number of multiplications of a strip
-  int64_t parts = kEnoughTiles / 2;
-  while (key.m * key.n * key.k / parts > kMostProducts) parts *= 2;
-  Tiles strips{key.m, key.n, 1, 1};
-  if (key.m > key.n) {
-    strips.rows = share(key.m, parts);
-    strips.down = (key.m + strips.rows - 1) / strips.rows;
-  } else {
-    strips.cols = share(key.n, parts);
-    strips.across = (key.n + strips.cols - 1) / strips.cols;
-  }
-  return strips;
-}
-
-Tiles tiles_of(const GemmKey& key) {
-  if (key.m * key.n * key.k < kSmallProduct) return {key.m, key.n, 1, 1};
-  // For large tiles oneDNN chooses the order of summation by the strides, so strips are not for
-  // BitsOf::shape.
-  const bool transposed = key.transpose_a && key.in == DType::f32;
-  if (transposed && key.bits == BitsOf::strides && !has_avx512()) return strips_of(key);
-  int64_t down = halved(key.m, kBestRows);
-  if (down < kEnoughTiles) down = halved(key.m, kLeastRows);
-  int64_t across = halved(key.n, kMostCols);
-  while (down * across < kEnoughTiles && key.n / (2 * across) >= kLeastCols) across *= 2;
-  Tiles tiles{share(key.m, down), share(key.n, across), 0, 0};
-  tiles.down = (key.m + tiles.rows - 1) / tiles.rows;
-  tiles.across = (key.n + tiles.cols - 1) / tiles.cols;
-  return tiles;
-}
-
 // Returns the part of `a` that begins at row and column (row, col) of op(a).
 ConstTensor part_of(ConstTensor a, bool transposed, int64_t row, int64_t col) {
   a.data = transposed ? a.at(col, row) : a.at(row, col);
@@ -314,8 +234,10 @@ struct Copied {
   bool left, right;
 
   explicit Copied(const GemmKey& key)
-      : left(key.transpose_a && collides(key, key.stride_a) && key.n >= kUses),
-        right(!key.transpose_b && collides(key, key.stride_b) && key.m >= kUses) {}
+      : left(!is_packed_by_onednn(key) && key.transpose_a && collides(key, key.stride_a) &&
+             key.n >= kUses),
+        right(!is_packed_by_onednn(key) && !key.transpose_b && collides(key, key.stride_b) &&
+              key.m >= kUses) {}
   bool any() const { return left || right; }
   int64_t values_of_a_term(const GemmKey& key) const {
     return (left ? key.m : 0) + (right ? key.n : 0);
@@ -323,6 +245,9 @@ struct Copied {
 
  private:
   static constexpr int64_t kUses = 64;
+  static bool is_packed_by_onednn(const GemmKey& key) {
+    return wants_packing(key) && is_packed(key.m, key.n);
+  }
 };
 
 // Returns the number of terms (elements of k) per product with copies: as many as keep the copies
@@ -377,6 +302,37 @@ void compute_tile(GemmKey key, const Tiles& tiles, int64_t tile, ConstTensor a, 
   multiply(key, left, right, c.at(row, col), biases);
 }
 
+// Computes the parts of k of a product of one tile. The first part's result goes to c; the others'
+// are added to it, in order.
+void compute_parts(GemmKey key, int64_t parts, ConstTensor a, ConstTensor b, Tensor c,
+                   ConstTensor bias) {
+  thread_local std::vector<float> memory;
+  const int64_t size = key.m * key.n, terms = (key.k + parts - 1) / parts;
+  memory.resize(std::max(memory.size(), static_cast<size_t>((parts - 1) * size)));
+  float* const others = memory.data();
+  const auto other = [=](int64_t part) {
+    return tensor_at(others + (part - 1) * size, DType::f32, key.m, key.n);
+  };
+  parallel_for(parts, [&](int64_t part) {
+    GemmKey own = key;
+    own.k = std::min(terms, key.k - part * terms);
+    const ConstTensor left = part_of(a, key.transpose_a, 0, part * terms);
+    const ConstTensor right = part_of(b, key.transpose_b, part * terms, 0);
+    if (part == 0) return multiply(own, left, right, c.data, key.bias ? bias.data : nullptr);
+    own.bias = own.accumulate = false;
+    own.stride_c = key.n;
+    multiply(own, left, right, other(part).data, nullptr);
+  });
+  const kernels::Loops& loops = kernels::loops(DType::f32);
+  parallel_rows(c.rows, c.cols, [&](int64_t first, int64_t count) {
+    for (int64_t row = first; row < first + count; ++row) {
+      for (int64_t part = 1; part < parts; ++part) {
+        loops.add_values(other(part).at(row, 0), c.at(row, 0), c.cols);
+      }
+    }
+  });
+}
+
 }  // namespace
 
 void gemm(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpose_b, Tensor c,
@@ -412,6 +368,7 @@ void gemm(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpo
     return gemm_of_a_column(a, transpose_a, b, transpose_b, c, mode, bias);
   }
   const Tiles tiles = tiles_of(key);
+  if (tiles.parts > 1) return compute_parts(key, tiles.parts, a, b, c, bias);
   parallel_for(tiles.down * tiles.across,
                [&](int64_t tile) { compute_tile(key, tiles, tile, a, b, c, bias); });
 }

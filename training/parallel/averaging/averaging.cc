@@ -44,7 +44,7 @@ void Averaging::average(Buffer buffer) { all_reduce(buffer, ReduceOp::avg); }
 
 void Averaging::all_reduce(Buffer buffer, ReduceOp op) {
   const Waiting waiting(*this);
-  ranks_.all_reduce(buffer, buffer, op);
+  ranks_.all_reduce(buffer, buffer, op, {.deterministic = is_divided()});
   count_all_reduce(buffer.count * size_of(buffer.dtype));
 }
 

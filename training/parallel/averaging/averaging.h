@@ -53,6 +53,9 @@ class Averaging : public Synchronizer {
   // Collective. Replaces the buffer by the mean of the ranks' buffers.
   void average(Buffer buffer);
   void all_reduce(Buffer buffer, ReduceOp op);
+  // Returns true if a worker consists of several ranks. They may hold copies of a parameter at
+  // different places of their rows, so sums must not depend on the place: they are deterministic.
+  bool is_divided() const { return options_.worker_stages * options_.worker_tensor_ranks > 1; }
   // Replaces `own` by its mean with `other`, the values of another rank.
   static void average_pair(std::span<float> own, std::span<const float> other);
   void count_all_reduce(uint64_t bytes);

@@ -64,7 +64,9 @@ void DiLoCo::send_fragment(int64_t fragment) {
   values().read(first, delta);
   std::ranges::transform(outer, delta, delta.begin(), std::minus<>());
   const Buffer buffer{delta.data(), delta.size(), DType::f32};
-  mean_ = ranks().all_reduce_async(buffer, buffer, ReduceOp::avg, {.wire = options().wire});
+  const bool deterministic = is_divided() && options().wire == WireFormat::plain;
+  mean_ = ranks().all_reduce_async(buffer, buffer, ReduceOp::avg,
+                                   {.deterministic = deterministic, .wire = options().wire});
   in_flight_ = fragment;
   count_all_reduce(bytes_of(options().wire, delta.size()));
   observe_span("send of a fragment", static_cast<int>(fragment), from);

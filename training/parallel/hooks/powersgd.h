@@ -55,6 +55,7 @@ class PowerSgd : public CommunicationHook {
   int64_t payload_bytes(int bucket, Tensor gradients) const override;
   int64_t bytes() const override;
   bool remembers() const override { return true; }
+  bool decompresses_by_products() const override { return true; }
   std::vector<HookState> states(Communicator& communicator, DType gradients) override;
 
  private:

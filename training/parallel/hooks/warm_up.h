@@ -48,6 +48,7 @@ class WarmUp : public CommunicationHook {
   void finish(int bucket, Tensor gradients) override;
   bool test(int bucket) override;
   bool remembers() const override { return hook_->remembers(); }
+  bool decompresses_by_products() const override { return hook_->decompresses_by_products(); }
   std::vector<HookState> states(Communicator& communicator, DType gradients) override;
   int64_t bytes() const override { return hook_->bytes(); }
   int64_t payload_bytes(int bucket, Tensor gradients) const override;

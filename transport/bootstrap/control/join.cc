@@ -190,7 +190,9 @@ Membership join(const Job& job, const std::string& unix_name) {
   stats.sent.add(frame.size());
 
   const std::string whom = rank_zero_at(rank_zero);
-  const Deadline told_by = Deadline::after(deadline.remaining() + kGrace);
+  // Deadline::remaining() is limited; the limit of an infinite wait is a century.
+  constexpr std::chrono::hours kCentury(24 * 365 * 100);
+  const Deadline told_by = Deadline::after(deadline.remaining(kCentury) + kGrace);
   std::string body = receive_hello(socket, job, whom, told_by, launcher, stats);
   Parent parent{0, std::move(socket)};
   FrameReader released(body);

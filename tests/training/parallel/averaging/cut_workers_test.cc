@@ -64,9 +64,11 @@ TEST_F(CutWorkers, TrainAsWholeModelsDo) {
 }
 
 TEST_F(CutWorkers, ResumeFromACheckpointBitForBit) {
-  for (const std::string way : {"local:3", "diloco:4,2,1,0.5", "sgp", "easgd:3", "fedadam:4"}) {
+  for (const std::string way :
+       {"local:3", "diloco:4,1,1,0.5", "diloco:4,2,1,0.5", "sgp", "easgd:3", "fedadam:4"}) {
     SCOPED_TRACE(way);
-    const MeshShape worker = way == "sgp" ? kPipeline : way == "easgd:3" ? kTensor : kBoth;
+    const bool in_columns = way == "easgd:3" || way == "diloco:4,2,1,0.5";
+    const MeshShape worker = way == "sgp" ? kPipeline : in_columns ? kTensor : kBoth;
     TrainOptions options = options_of(way);
     if (way == "fedadam:4") options.replica.sync.outer_rate = 0.01;
     options.checkpoint = path("run-" + way);
@@ -84,7 +86,7 @@ TEST_F(CutWorkers, ResumeFromACheckpointBitForBit) {
 // If a resumed run divides the workers differently, the saved states belong to other parts of the
 // model and cannot be used.
 TEST_F(CutWorkers, BeginWithTheMeanIfDividedDifferently) {
-  for (const std::string way : {"local:3", "diloco:4,2,1,0.5", "sgp", "easgd:3", "fedavg:4"}) {
+  for (const std::string way : {"local:3", "diloco:4,1,1,0.5", "sgp", "easgd:3", "fedavg:4"}) {
     TrainOptions options = options_of(way);
     options.checkpoint = path("run-" + way);
     options.checkpoint_every = 6;
@@ -114,6 +116,11 @@ TEST_F(CutWorkers, RefuseIncompatibleOptions) {
   TrainOptions late = options_of("local:3");
   late.replica.pipeline.schedule = "pipedream-2bw";
   EXPECT_THAT(refusal(late), HasSubstr("does not support"));
+  TrainOptions narrow = options_of("diloco:4");
+  narrow.replica.sync.wire = WireFormat::mx8;
+  EXPECT_THAT(refusal(narrow), HasSubstr("tied embeddings on two stages"));
+  EXPECT_THAT(refusal(options_of("diloco:4,2,1,0.5")),
+              HasSubstr("tied embeddings are on two stages"));
 }
 
 }  // namespace

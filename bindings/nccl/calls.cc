@@ -92,6 +92,8 @@ double value_of(const std::byte* bytes, DType dtype) {
       return read_as<int64_t>(bytes);
     case DType::u64:
       return read_as<uint64_t>(bytes);
+    case DType::f32:
+      return read_as<float>(bytes);
     case DType::f64:
       return read_as<double>(bytes);
     default: {

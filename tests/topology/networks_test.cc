@@ -84,7 +84,9 @@ TEST(Networks, HaveTheSizesOfTheirDescriptions) {
   EXPECT_EQ(network("dragonfly:groups=9,routers=4,hosts=2,global=2")->ranks(), 72);
   EXPECT_EQ(network("fat-tree:hosts=100,gpus=8")->ranks(), 800);
   EXPECT_EQ(network("ring", 5)->ranks(), 5);
-  EXPECT_EQ(network("switch:8;ring", 32)->ranks(), 32);
+  for (const char* description : {"switch:8;ring", "switch:8;fat-tree", "switch:8;rail"}) {
+    EXPECT_EQ(network(description, 64)->ranks(), 64) << description;
+  }
 }
 
 TEST(Networks, PathsAreAsShortAsPossible) {

@@ -3,7 +3,6 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -140,7 +139,7 @@ DType export_type(const std::string& text) {
 }
 
 int show(const CheckpointOptions& options) {
-  std::ofstream file = open_for_writing(options.json, "--json");
+  open_for_appending(options.json, "--json");
   const DType dtype = export_type(options.dtype);
   const std::vector<StoredStep> steps = steps_of(options);
   // The step from which a training would resume. If it is damaged, the error is the one that
@@ -160,7 +159,7 @@ int show(const CheckpointOptions& options) {
     report["steps"].push_back(to_json(step, options.verify));
   }
   if (chosen) report["latest"] = chosen->manifest().step;
-  if (file.is_open()) append(file, options.json, report.dump(2) + "\n", "--json");
+  if (!options.json.empty()) write_file(options.json, report.dump(2) + "\n");
   if (!refusal.empty()) {
     std::fprintf(stderr, "tutti: %s\n", refusal.c_str());
   } else {

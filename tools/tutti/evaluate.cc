@@ -123,7 +123,7 @@ Json tell(const training::TextLoss& loss, const Text& text, int64_t context, con
 
 int evaluate_as_rank(const EvaluateOptions& options) {
   Communicator world = Communicator::init();
-  std::ofstream file = open_for_writing(world.rank() == 0 ? options.json : "", "--json");
+  open_for_appending(world.rank() == 0 ? options.json : "", "--json");
   const DType dtype = parse_dtype(options.precision).value();
   const int64_t before = proportional_set_size();
   training::LoadedModel loaded(options.model,
@@ -143,7 +143,7 @@ int evaluate_as_rank(const EvaluateOptions& options) {
   }
   if (world.rank() != 0) return 0;
   const Json json = tell(loss, text, model.context(), memory);
-  if (file.is_open()) append(file, options.json, json.dump() + "\n", "--json");
+  if (!options.json.empty()) write_file(options.json, json.dump() + "\n");
   return 0;
 }
 

@@ -2,12 +2,14 @@
 #include "training/hugging_face/export.h"
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "tools/tutti/commands.h"
+#include "tools/tutti/exclude.h"
 #include "training/checkpoint/exchange.h"
 #include "training/hugging_face/import.h"
 
@@ -22,6 +24,8 @@ struct ExportOptions {
   bool overwrite = false;
 };
 
+bool is_file(const std::string& target) { return target.ends_with(".safetensors"); }
+
 int export_model(const ExportOptions& options) {
   const std::optional<DType> dtype = parse_dtype(options.dtype);
   if (!dtype) {
@@ -30,7 +34,11 @@ int export_model(const ExportOptions& options) {
                 {.remedy = "use f32, bf16 or f16"});
   }
   const training::Checkpoint checkpoint = training::Checkpoint::open(options.run);
-  if (options.target.ends_with(".safetensors")) {
+  if (is_file(options.target)) {
+    if (!options.overwrite && std::filesystem::exists(options.target)) {
+      throw Error(ErrorCode::invalid_argument, cat(options.target, " exists"),
+                  {.remedy = "use a new file, or --overwrite"});
+    }
     training::export_safetensors(checkpoint, options.target, *dtype);
   } else {
     training::hugging_face::export_model(
@@ -69,13 +77,16 @@ void add_export(CommandLine& line) {
                   "with an index")
       .type_name("BYTES")
       .show_default();
-  command.add_flag("--overwrite", options->overwrite, "replace an earlier export in HF_DIR");
+  command.add_flag("--overwrite", options->overwrite, "replace an earlier export");
   command.footer(
       "Load the result in transformers: AutoModelForCausalLM.from_pretrained(HF_DIR).\n"
       "Examples:\n"
       "  tutti export RUN_DIR HF_DIR --dtype bf16 --max-shard-size 2G\n"
       "  tutti export RUN_DIR model.safetensors");
-  command.runs([options] { return export_model(*options); });
+  command.runs([command, options] {
+    if (is_file(options->target)) exclude(command, "FILE.safetensors", {"--max-shard-size"});
+    return export_model(*options);
+  });
 }
 
 }  // namespace tutti::tool

@@ -80,7 +80,7 @@ Picture::Picture(std::string path, const std::string& option) : path_(std::move(
     throw Error(ErrorCode::unsupported, cat(option, " requires gnuplot, which is not installed"),
                 {.remedy = "apt-get install gnuplot-nox"});
   }
-  open_for_writing(path_);
+  open_for_appending(path_);  // keeps an earlier picture until there is another
 }
 
 void Picture::draw(const std::string& script) const {

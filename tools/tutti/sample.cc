@@ -24,9 +24,10 @@ struct SampleOptions {
 };
 
 int sample(const SampleOptions& options) {
-  // A token has at least one byte.
+  // A token has at least one byte, except the few marks that tokenizers add around a text.
+  constexpr int64_t kMarks = 8;
   const int64_t needed =
-      std::ssize(options.prompt) + std::max<int64_t>(options.generation.tokens, 1);
+      std::ssize(options.prompt) + kMarks + std::max<int64_t>(options.generation.tokens, 1);
   training::LoadedModel loaded(options.model,
                                {.context = options.context,
                                 .needed = needed,

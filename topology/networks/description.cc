@@ -146,6 +146,7 @@ void check_ranks(int hosts, int gpus) {
 
 void add_fat_tree(Words& words, const Open& open, Structure& structure) {
   const LinkSpeed speed = words.take_speed(kBetweenHosts);
+  const bool is_first = structure.stages.empty();  // otherwise `open` counts hosts
   const int gpus = take_host(words, 1, structure);
   const int nics = take_nics(words, gpus, structure, speed);
   const std::optional<int> k = words.take_count("k");
@@ -161,7 +162,7 @@ void add_fat_tree(Words& words, const Open& open, Structure& structure) {
     structure.fabric = tree_pattern(*hosts * nics, levels);
     return;
   }
-  if (!hosts) hosts = open.left(words, gpus);
+  if (!hosts) hosts = open.left(words, is_first ? gpus : 1);
   check_ranks(*hosts, gpus);
   const int ends = *hosts * nics;
   const int per_leaf = std::min(words.take_count("per-leaf", std::min(*hosts, 32)), *hosts) * nics;
@@ -171,10 +172,11 @@ void add_fat_tree(Words& words, const Open& open, Structure& structure) {
 
 void add_rails(Words& words, const Open& open, Structure& structure) {
   const LinkSpeed speed = words.take_speed(kBetweenHosts);
+  const bool is_first = structure.stages.empty();  // otherwise `open` counts hosts
   const int gpus = take_host(words, 8, structure);
   std::optional<int> hosts = words.take_count("hosts");
   if (!hosts) hosts = words.take_count("size");
-  if (!hosts) hosts = open.left(words, gpus);
+  if (!hosts) hosts = open.left(words, is_first ? gpus : 1);
   const int per_leaf = words.take_count("per-leaf", *hosts);
   const int up = words.take_count("up", per_leaf);
   structure.stages.push_back(tree_pattern(*hosts, two_levels(*hosts, per_leaf, up, speed)));

@@ -83,7 +83,7 @@ def mapped(reader, columns):
 def main():
     import pyarrow.compute
     source = None
-    if path.endswith(".parquet"):
+    if path.lower().endswith(".parquet"):
         try:
             data = pyarrow.dataset.dataset(path, format="parquet")
             rows = data.count_rows()

@@ -13,6 +13,16 @@ constexpr size_t kPiece = size_t{1} << 20;
 constexpr size_t kRecord = 64;  // estimated overhead of a document
 // Size from which a text without a valid cut is cut anywhere. Such a text is not natural language.
 constexpr size_t kLongestPiece = 16 * kPiece;
+// The same at the place from which text is held out, so that most of the text remains for training.
+constexpr size_t kLongestWord = 4096;
+
+// Returns the beginning of the UTF-8 character at `place`.
+size_t character_at(std::string_view text, size_t place) {
+  while (place > 0 && place < text.size() && (static_cast<uint8_t>(text[place]) & 0xc0) == 0x80) {
+    --place;
+  }
+  return place;
+}
 
 }  // namespace
 
@@ -27,7 +37,10 @@ std::optional<Document> PieceReader::next_document() {
   if (waiting_) return std::exchange(waiting_, std::nullopt);
   while (file_ < files_.size()) {
     const TextFile& file = files_[file_];
-    if (!reader_) reader_ = open_documents(file.path, options_.fields);
+    if (!reader_) {
+      reader_ = open_documents(file.path, options_.fields);
+      kind_ = kind_of(file.path);
+    }
     from_ = before_ + std::min(reader_->position(), file.bytes);
     std::optional<Document> document = reader_->next();
     to_ = before_ + std::min(reader_->position(), file.bytes);
@@ -53,14 +66,18 @@ void PieceReader::add_text(Document part, Pieces& pieces) {
   const size_t known = pending_.size();
   pending_ += part.text;
   if (!holding_out_ && options_.held_out_from && to_ >= *options_.held_out_from) {
-    // The position inside a part of a compressed file is unknown; such a text is cut at the part's
-    // end.
-    const bool exact = !is_compressed(files_[file_].path);
-    // The position may precede the text, inside a whole document that was not divided.
-    const uint64_t before = *options_.held_out_from - std::min(from_, *options_.held_out_from);
-    const size_t place = known + (exact ? before : part.text.size());
-    take(options_.last_cut(std::string_view(pending_).substr(0, std::min(place, pending_.size()))),
-         false, pieces);
+    // The position may precede the text, inside a whole document that was not divided. In a part of
+    // a compressed file it is estimated.
+    uint64_t before = *options_.held_out_from - std::min(from_, *options_.held_out_from);
+    if (is_compressed(files_[file_].path)) {
+      before = static_cast<uint64_t>(static_cast<double>(part.text.size()) *
+                                     static_cast<double>(before) /
+                                     static_cast<double>(std::max<uint64_t>(1, to_ - from_)));
+    }
+    const size_t place = std::min(known + before, pending_.size());
+    const size_t cut = options_.last_cut(std::string_view(pending_).substr(0, place));
+    const bool is_far = place - cut > kLongestWord;
+    take(is_far ? character_at(pending_, place) : cut, false, pieces);
     holding_out_ = true;
     if (part.ends) waiting_ = Document{.text = {}, .prompt = {}, .begins = false};
     return;
@@ -93,7 +110,7 @@ Pieces PieceReader::next() {
       take(pending_.size(), false, pieces);
       break;
     }
-    if (kind_of(files_[file_].path) == DocumentKind::text) {
+    if (kind_ == DocumentKind::text) {
       add_text(std::move(*document), pieces);
     } else {
       add_whole(std::move(*document), pieces);

@@ -55,6 +55,7 @@ class PieceReader {
   PieceOptions options_;
   size_t file_ = 0;
   std::unique_ptr<DocumentReader> reader_;  // reader of the current file
+  DocumentKind kind_ = DocumentKind::text;  // kind of the current file
   uint64_t before_ = 0;                     // bytes in earlier files
   uint64_t from_ = 0;                       // byte at which the document that was read last starts
   uint64_t to_ = 0;                         // byte at which that document ends

@@ -194,10 +194,12 @@ TokenizeResult tokenize_files(const std::vector<TextFile>& files, const Tokenize
     progress(encoded.position);
   }
   const uint64_t all = training.count() + (validation ? validation->count() : 0);
-  if (all == result.unpredicted) {
+  if (all == result.unpredicted || training.count() == 0) {
     throw Error(ErrorCode::invalid_argument, cat("no training tokens are left for ", options.out),
                 {.where = files.front().path,
-                 .cause = all == 0 ? "the texts are empty" : "the records contain only prompts"});
+                 .cause = all == 0                    ? "the texts are empty"
+                          : all == result.unpredicted ? "the records contain only prompts"
+                                                      : "all of the data are held out"});
   }
   if (validation && validation->count() == 0) {
     throw Error(ErrorCode::invalid_argument,

@@ -11,10 +11,10 @@ namespace {
 // transformers 4 wrote the base separately. If a file has both and they contradict each other,
 // precedence is as in transformers 5 (PreTrainedConfig.convert_rope_params_to_dict and
 // standardize_rope_params).
-void read_rope(const ConfigReader& config, int64_t max_context, Json& model) {
+void read_rope(const ConfigReader& config, int64_t max_context, double base, Json& model) {
   ConfigReader rope = config.object("rope_scaling");
   if (rope.json().empty()) rope = config.object("rope_parameters");
-  model["rope_base"] = rope.number("rope_theta", config.number("rope_theta", 10000));
+  model["rope_base"] = rope.number("rope_theta", config.number("rope_theta", base));
   const std::string type = rope.text("rope_type", rope.text("type", "default"));
   if (type != "default" && type != "linear" && type != "dynamic" && type != "llama3") {
     rope.refuse(rope.has("rope_type") ? "rope_type" : "type",
@@ -35,7 +35,7 @@ void read_rope(const ConfigReader& config, int64_t max_context, Json& model) {
 
 }  // namespace
 
-Json llama_model_of(const ConfigReader& config) {
+Json llama_model_of(const ConfigReader& config, const LlamaDefaults& defaults) {
   const std::string activation = config.text("hidden_act", "silu");
   if (activation != "silu" && activation != "swish") config.refuse("hidden_act", "silu");
   const int64_t width = config.whole("hidden_size");
@@ -49,11 +49,11 @@ Json llama_model_of(const ConfigReader& config) {
                 {"hidden", config.whole("intermediate_size")},
                 {"max_context", context},
                 {"vocabulary", config.whole("vocab_size")},
-                {"norm_epsilon", config.number("rms_norm_eps", 1e-6)},
+                {"norm_epsilon", config.number("rms_norm_eps", defaults.norm_epsilon)},
                 {"tied", config.truth("tie_word_embeddings", false)},
                 {"attention_bias", config.truth("attention_bias", false)},
                 {"mlp_bias", config.truth("mlp_bias", false)}};
-  read_rope(config, context, model);
+  read_rope(config, context, defaults.rope_base, model);
   return model;
 }
 
@@ -134,7 +134,7 @@ Architecture llama() {
           .kind = "llama",
           .prefix = "model.",
           .embedding = "embed_tokens.weight",
-          .model_of = llama_model_of,
+          .model_of = [](const ConfigReader& config) { return llama_model_of(config); },
           .mismatch = llama_mismatch,
           .describe = llama_describe,
           .is_transposed = llama_is_transposed,

@@ -51,7 +51,7 @@ void refuse_unless_0(const ConfigReader& config, const char* field) {
 
 Json mixtral_model_of(const ConfigReader& config) {
   refuse_unless_0(config, "router_jitter_noise");
-  Json model = llama_model_of(config);
+  Json model = llama_model_of(config, {.rope_base = 1e6, .norm_epsilon = 1e-5});
   model["window"] = config.whole("sliding_window", 0);
   model["experts"] = config.whole("num_local_experts", 8);
   model["topk"] = config.whole("num_experts_per_tok", 2);
@@ -130,7 +130,7 @@ Json qwen3moe_model_of(const ConfigReader& config) {
 
 Json olmoe_model_of(const ConfigReader& config) {
   refuse_unless_0(config, "clip_qkv");
-  Json model = llama_model_of(config);
+  Json model = llama_model_of(config, {.norm_epsilon = 1e-5});
   model["experts"] = config.whole("num_experts", 64);
   read_choice(config, 8, model);
   return model;

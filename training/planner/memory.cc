@@ -127,13 +127,14 @@ class Counting {
  private:
   // Returns the bytes of the activations in flight (Narayanan et al., 2021) for p stages and v
   // chunks per rank. With 1F1B, p - stage micro-batches are in flight, or all micro-batches of the
-  // step if these are fewer. With interleaving, 2 (p - 1 - stage) + (v - 1) p + 1 chunks are.
+  // step if these are fewer. With interleaving, 2 (p - 1 - stage) + (v - 1) p + 1 chunks are, or
+  // all chunks.
   double kept_of_layers(int stage, double layers, double sparse) const {
     const double p = layout_.stages;
     const double v = layout_.virtual_stages;
     const double micro_batches = std::max(1.0, micro_batches_of(job_, layout_));
     double in_flight = std::min(micro_batches, p - stage);
-    if (v > 1) in_flight = (2 * (p - 1 - stage) + (v - 1) * p + 1) / v;
+    if (v > 1) in_flight = std::min(micro_batches, (2 * (p - 1 - stage) + (v - 1) * p + 1) / v);
     const double dense = activations_of_layer(job_, layout_, false);
     const double mixed = activations_of_layer(job_, layout_, true);
     return in_flight * ((layers - sparse) * dense + sparse * mixed);

@@ -73,16 +73,20 @@ Calls::iterator Communicator::start(const Request& given) {
   // If a rank lacks a buffer, the other buffer describes it.
   request.input = given.input.is_none() ? call.output.shape() : call.input.buffer();
   request.output = given.output.is_none() ? call.input.shape() : call.output.buffer();
+  // Only the root reads the counts of a gather.
+  const bool reads_counts = given.collective != TUTTI_GATHER || given.root == rank_;
   for (const auto* counts : {given.input_counts, given.output_counts}) {
     if (counts == nullptr) continue;
     request.uneven = 1;
-    if (counts->size() != static_cast<size_t>(size_)) {
+    if (reads_counts && counts->size() != static_cast<size_t>(size_)) {
       raise(TUTTI_INVALID_ARGUMENT, std::to_string(counts->size()) + " counts for " +
                                         std::to_string(size_) + " ranks: give one for each rank");
     }
   }
   if (given.input_counts != nullptr) request.input_counts = given.input_counts->data();
-  if (given.output_counts != nullptr) request.output_counts = given.output_counts->data();
+  if (given.output_counts != nullptr && reads_counts) {
+    request.output_counts = given.output_counts->data();
+  }
   // handle() is called only here, because creating the arrays may run Python code, which may close
   // the communicator.
   tutti_comm_t* const comm = handle();

@@ -34,6 +34,13 @@ _PAIRS: dict[tuple[str, ...], tuple[type, int]] = {
 }
 
 
+def _is_plain_pair(dtype: np.dtype) -> bool:
+    """Returns True for two fields in native byte order, one directly after the other."""
+    fields = [dtype.fields[name] for name in dtype.names]
+    places = [offset for _, offset, *_ in fields]
+    return places == [0, dtype.itemsize // 2] and all(kind.isnative for kind, *_ in fields)
+
+
 def look_through(array: Any) -> tuple[np.ndarray, int] | None:
     """Returns an array of plain numbers in the same memory, and the number of the array's real
     type; None for an unknown type."""
@@ -42,8 +49,10 @@ def look_through(array: Any) -> tuple[np.ndarray, int] | None:
     dtype = array.dtype
     if dtype.names is None:
         known = _FOREIGN.get(dtype.name)
-    else:
+    elif _is_plain_pair(dtype):
         known = _PAIRS.get(tuple(dtype[name].str[1:] for name in dtype.names))
+    else:
+        known = None
     if known is None or np.dtype(known[0]).itemsize != dtype.itemsize:
         return None
     return array.view(known[0]), known[1]

@@ -18,6 +18,7 @@ from ._tutti import Work
 _SECONDS_APART = 0.001
 
 _lock = threading.Lock()
+_polling = threading.Lock()  # the thread holds it while it waits for a call
 _pending: list[tuple[Work, asyncio.Future[None]]] = []
 _thread: threading.Thread | None = None
 
@@ -27,7 +28,11 @@ async def wait_in_loop(work: Work) -> Any:
     if not work.test():
         future = asyncio.get_running_loop().create_future()
         _add(work, future)
-        await future
+        try:
+            await future
+        except asyncio.CancelledError:
+            _remove(work, future)
+            raise
     return work.wait()
 
 
@@ -38,6 +43,15 @@ def _add(work: Work, future: asyncio.Future[None]) -> None:
         if _thread is None:
             _thread = threading.Thread(target=_wait_for_all, name="tutti-await", daemon=True)
             _thread.start()
+
+
+def _remove(work: Work, future: asyncio.Future[None]) -> None:
+    """Makes the thread stop waiting for the call, so that others may wait for it."""
+    with _lock:
+        if (work, future) in _pending:
+            _pending.remove((work, future))
+    with _polling:  # the thread no longer waits for the call
+        pass
 
 
 def _wait_for_all() -> None:
@@ -51,17 +65,24 @@ def _wait_for_all() -> None:
                 return
             pending = list(_pending)
         for entry in pending:
-            if _ended(entry[0], _SECONDS_APART if entry is pending[0] else 0):
-                with _lock:
-                    _pending.remove(entry)
+            if _ended(entry, _SECONDS_APART if entry is pending[0] else 0):
                 _tell(entry[1])
 
 
-def _ended(work: Work, seconds: float) -> bool:
-    try:
-        return work.wait_for(seconds)
-    except Exception:  # the awaiting task receives it
-        return True
+def _ended(entry: tuple[Work, asyncio.Future[None]], seconds: float) -> bool:
+    """Waits for a call, and removes it if it has ended. Returns False if the task was cancelled."""
+    with _polling:
+        with _lock:
+            if entry not in _pending:
+                return False
+        try:
+            ended = entry[0].wait_for(seconds)
+        except Exception:  # the awaiting task receives it
+            ended = True
+        with _lock:
+            if ended and entry in _pending:
+                _pending.remove(entry)
+        return ended
 
 
 def _tell(future: asyncio.Future[None]) -> None:

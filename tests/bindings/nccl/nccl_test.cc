@@ -235,6 +235,20 @@ TEST_F(Nccl, AppliesFactorsBeforeTheSum) {
   }
 }
 
+TEST_F(Nccl, FactorsMayHaveAnyFloatingPointType) {
+  ncclRedOp_t op = ncclSum;
+  const float f32 = 0.5f;
+  const double f64 = 0.5;
+  const uint16_t f16 = 0x3800, bf16 = 0x3f00;
+  const std::pair<const void*, ncclDataType_t> factors[] = {
+      {&f32, ncclFloat32}, {&f64, ncclFloat64}, {&f16, ncclFloat16}, {&bf16, ncclBfloat16}};
+  for (const auto& [factor, type] : factors) {
+    EXPECT_SUCCESS(ncclRedOpCreatePreMulSum(&op, const_cast<void*>(factor), type,
+                                            ncclScalarHostImmediate, comms_[0]));
+    EXPECT_SUCCESS(ncclRedOpDestroy(op, comms_[0]));
+  }
+}
+
 // A factor is a double: a value that a double cannot hold is refused, not rounded.
 TEST_F(Nccl, AFactorIsExactOrRefused) {
   ncclRedOp_t op = ncclSum;

@@ -155,6 +155,32 @@ def test_cancelled(world):
 
 
 @on_ranks(2)
+def test_waits_again_after_a_timeout(world):
+    async def receive():
+        value = np.zeros((), int)
+        work = world.recv_async(value, 0)
+        for _ in range(20):
+            try:
+                await asyncio.wait_for(work_of(work), 0.01)
+                raise AssertionError("nothing was sent")
+            except asyncio.TimeoutError:
+                assert not work.test()
+        world.send(1, 0)
+        first = asyncio.ensure_future(work_of(work))
+        await asyncio.gather(first, work_of(work))
+        assert value == 7
+
+    async def work_of(work):
+        return await work
+
+    if world.rank == 1:
+        asyncio.run(receive())
+    else:
+        world.recv(np.empty((), int), 1)
+        world.send(7, 1)
+
+
+@on_ranks(2)
 def test_threads_wait_without_the_lock(world):
     """Two communicators, a thread each; neither rank could go on if a wait kept Python's lock."""
     parts = [world.split(0) for _ in range(2)]

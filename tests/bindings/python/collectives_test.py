@@ -90,7 +90,7 @@ def test_blocks_of_unequal_length(world):
             blocks = [values(r, (counts[r], *row), dtype) for r in range(size)]
             joined = np.concatenate(blocks)
             same(world.all_gather(blocks[rank], counts=counts), joined)
-            gathered = world.gather(blocks[rank], 1, counts=counts)
+            gathered = world.gather(blocks[rank], 1, counts=counts if rank == 1 else [])
             if rank == 1:
                 same(gathered, joined)
             whole = [values(r, joined.shape, dtype) for r in range(size)]

@@ -70,7 +70,10 @@ TEST_F(CheckpointCommand, ExportsTheModel) {
   const training::ImportedModel model(file);
   EXPECT_EQ(model.find("model.ln_f.bias")->dtype, DType::bf16);
 
-  const Result refused = run({"export", path("run"), file, "--dtype", "i32"});
+  const Result twice = run({"export", path("run"), file});
+  EXPECT_EQ(twice.code, 1);
+  EXPECT_THAT(twice.err, AllOf(HasSubstr("model.safetensors exists"), HasSubstr("--overwrite")));
+  const Result refused = run({"export", path("run"), file, "--overwrite", "--dtype", "i32"});
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.err, HasSubstr("cannot be exported as i32"));
 

@@ -65,6 +65,13 @@ TEST_F(Mistakes, UnwritableJsonIsAFailure) {
                  {"cannot write /dev/full", "No space left"});
 }
 
+TEST_F(Mistakes, EarlierResultsRemain) {
+  const std::string earlier = write("losses.svg", "earlier");
+  expect_refused({"plot", path("missing.jsonl"), "--out", earlier}, {"missing.jsonl"});
+  expect_refused({"evaluate", path("none"), "--data", write_text(), "--json", earlier}, {"none"});
+  EXPECT_EQ(read(earlier), "earlier");
+}
+
 TEST_F(Mistakes, UnknownWordsGetASuggestion) {
   expect_refused({"benhc", "all_reduce"}, {"benhc", "did you mean bench?"});
   expect_refused({"--versoin"}, {"--versoin", "did you mean --version?"});
@@ -126,6 +133,8 @@ TEST_F(Mistakes, OptionsWithoutEffectAreRefused) {
   expect_refused({"topo", "--hosts", "nosuch1,nosuch2"}, {"--hosts", "require --measure"});
   expect_refused({"chaos", "--plan", "x", "--seed", "7", "--", "true"},
                  {"--plan FILE excludes --seed"});
+  expect_refused({"export", "run", "x.safetensors", "--max-shard-size", "1M"},
+                 {"FILE.safetensors excludes --max-shard-size"});
   const Words plan = {"plan", "--model", "llama3-8b", "--cluster", "p5:2", "--global-batch",
                       "64",   "--seq",   "4096",      "--tokens",  "1T"};
   const auto plan_with = [&](const Words& more) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/text.h"
 #include "tests/support/test_data.h"
@@ -116,6 +117,28 @@ TEST_F(TokenizeFilesTest, TextWithoutAPlaceToCutIsCutAnywhere) {
   const TokenizeResult result = run(WordTokenizer(), {write("a", text)});
   EXPECT_EQ(result.bytes, text.size());
   EXPECT_EQ(result.tokens, 3u) << "of 16 MiB, 16 MiB, and the rest";
+}
+
+// Otherwise all of the text would be held out.
+TEST_F(TokenizeFilesTest, TextWithoutAPlaceToCutIsHeldOutFromACharacter) {
+  std::string text;
+  while (text.size() < 300'000) text += "春";
+  run(WordTokenizer(), {write("a", text)}, path("val.bin"));
+  ASSERT_THAT(tokens("out.bin"), ElementsAre(270'000));
+  EXPECT_THAT(tokens("val.bin"), ElementsAre(30'000));
+  EXPECT_THROW(run(WordTokenizer(), {write("a", text.substr(0, 3000))}, path("val.bin")), Error)
+      << "a single word";
+  EXPECT_THAT(tokens("out.bin"), ElementsAre(270'000)) << "the earlier file remains";
+}
+
+TEST_F(TokenizeFilesTest, HoldsOutAShareOfCompressedText) {
+  std::string text;
+  for (int i = 0; text.size() < 900'000; ++i) text += cat(i, ' ');
+  write("a", text);
+  ASSERT_EQ(std::system(cat("gzip -f ", path("a")).c_str()), 0);
+  const TokenizeResult result = run(ByteTokenizer(), {path("a.gz")}, path("val.bin"));
+  EXPECT_EQ(result.tokens + result.validation_tokens, text.size());
+  EXPECT_NEAR(static_cast<double>(result.validation_tokens), 90'000, 20'000);
 }
 
 TEST_F(TokenizeFilesTest, AnyNumberOfThreadsWritesTheSame) {

@@ -157,6 +157,24 @@ TEST_F(StrangersTest, ValuesThatAreNotFinite) {
   EXPECT_FALSE(fs::exists(scratch_.path("run")));
 }
 
+// Defaults of transformers' MixtralConfig and OlmoeConfig.
+TEST_F(StrangersTest, AbsentFieldsHaveTheArchitecturesDefaults) {
+  const auto without = [&](const std::string& name) {
+    const std::string copy = copy_of(name);
+    change_json(copy + "/config.json", [](Json& config) {
+      for (const char* field : {"rope_theta", "rope_parameters", "rope_scaling", "rms_norm_eps"}) {
+        config.erase(field);
+      }
+    });
+    return Directory(copy).model();
+  };
+  EXPECT_EQ(without("mixtral").at("rope_base"), 1e6);
+  EXPECT_EQ(without("mixtral").at("norm_epsilon"), 1e-5);
+  EXPECT_EQ(without("olmoe").at("norm_epsilon"), 1e-5);
+  EXPECT_EQ(without("olmoe").at("rope_base"), 1e4);
+  EXPECT_EQ(without("llama").at("norm_epsilon"), 1e-6);
+}
+
 // The format of transformers 4.
 TEST_F(StrangersTest, EarlierRotaryPositions) {
   const auto model_of = [&](const Json& scaling) {

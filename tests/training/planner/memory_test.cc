@@ -72,6 +72,9 @@ TEST(Memory, PipelinesKeepWhatTheirSchedulesNeed) {
   EXPECT_NEAR(measured_memory(job, layout, rules) / block, 96, 1e-9);
   layout.virtual_stages = 3;
   EXPECT_NEAR(measured_memory(job, layout, rules) / block, 96 * (1 + 7.0 / (8 * 3)), 1e-9);
+  Job small = job;
+  small.global_batch = 8;
+  EXPECT_NEAR(measured_memory(small, layout, rules) / block, 96, 1e-9) << "only 8 micro-batches";
 }
 
 // States take 18 bytes per parameter, or 6 + 12 / dp if the optimizer's states are sharded.

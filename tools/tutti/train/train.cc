@@ -151,7 +151,8 @@ Json json_of(const training::Continuation& after, const training::Session& sessi
 // Runs rank 0, which prints and writes the files.
 int train_as_first(training::Session& session, const TrainCommandOptions& options,
                    const training::Continuation* after) {
-  const bool resumes = after != nullptr || session.options().training.resume;
+  // With --resume auto, a run may be new.
+  const bool resumes = after != nullptr || session.trainer().step() > 0;
   const training::Model& model = session.model();
   const training::ReplicaOptions& replica = session.options().training.replica;
   const int ranks = session.world().size();

@@ -36,9 +36,9 @@ _PAIRS: dict[tuple[str, ...], tuple[type, int]] = {
 
 def _is_plain_pair(dtype: np.dtype) -> bool:
     """Returns True for two fields in native byte order, one directly after the other."""
-    fields = [dtype.fields[name] for name in dtype.names]
-    places = [offset for _, offset, *_ in fields]
-    return places == [0, dtype.itemsize // 2] and all(kind.isnative for kind, *_ in fields)
+    fields = [] if dtype.fields is None else list(dtype.fields.values())
+    places = [field[1] for field in fields]
+    return places == [0, dtype.itemsize // 2] and all(field[0].isnative for field in fields)
 
 
 def look_through(array: Any) -> tuple[np.ndarray, int] | None:

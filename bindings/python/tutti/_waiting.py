@@ -25,7 +25,7 @@ _thread: threading.Thread | None = None
 
 async def wait_in_loop(work: Work) -> Any:
     """Returns the call's result, or raises its exception, without blocking the event loop."""
-    if not work.test():
+    if _is_pending(work) or not work.test():
         future = asyncio.get_running_loop().create_future()
         _add(work, future)
         try:
@@ -34,6 +34,12 @@ async def wait_in_loop(work: Work) -> Any:
             _remove(work, future)
             raise
     return work.wait()
+
+
+def _is_pending(work: Work) -> bool:
+    """Returns True if the thread waits for the call, as another task awaits it."""
+    with _lock:
+        return any(entry[0] is work for entry in _pending)
 
 
 def _add(work: Work, future: asyncio.Future[None]) -> None:

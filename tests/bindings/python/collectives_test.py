@@ -158,6 +158,10 @@ def test_places_of_extremes(world):
         low = world.all_reduce(mine, "minloc")
         assert low.tolist() == [(-2, 2), (7, 0)]
         assert world.all_reduce(mine, "maxloc").tolist() == [(0, 0), (7, 0)]
+    turned = np.dtype({"names": ["value", "index"], "formats": ["f4", "i4"], "offsets": [4, 0]})
+    for pair in [np.dtype([("value", ">f4"), ("index", ">i4")]), turned]:
+        with pytest.raises(Error, match="native byte order"):
+            world.all_reduce(np.zeros(2, pair), "minloc")
 
 
 @on_ranks(2)

@@ -7,6 +7,7 @@
 // EventLoop::run_once() or from within the calls themselves.
 #pragma once
 
+#include <array>
 #include <csignal>
 #include <cstdint>
 #include <map>
@@ -15,6 +16,9 @@
 #include <vector>
 
 namespace tutti::tool {
+
+// Environment variables that describe a host; all others are the same on all hosts of a job.
+inline constexpr std::array<std::string_view, 2> kOfOneHost = {"TUTTI_HOST", "TUTTI_RACK"};
 
 // The part of a job that one host runs.
 struct HostJob {

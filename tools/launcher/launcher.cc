@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -44,15 +45,14 @@ constexpr milliseconds kGiveUpAfter{4700};
 constexpr milliseconds kCleanUp{30000};
 
 // Returns the variables of this process that ranks of other hosts get: settings of Tutti, UCX and
-// libfabric, and OMP_NUM_THREADS. TUTTI_RACK and TUTTI_HOST are excluded, because they describe
-// this host only.
+// libfabric, and OMP_NUM_THREADS, but not those that describe this host only.
 std::map<std::string, std::string> portable_environment() {
   std::map<std::string, std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view variable(*entry);
     const size_t equals = variable.find('=');
     const std::string_view name = variable.substr(0, equals);
-    if (equals != std::string_view::npos && name != "TUTTI_RACK" && name != "TUTTI_HOST" &&
+    if (equals != std::string_view::npos && std::ranges::count(kOfOneHost, name) == 0 &&
         (name.starts_with("TUTTI_") || name.starts_with("UCX_") || name.starts_with("FI_") ||
          name == "OMP_NUM_THREADS")) {
       result[std::string(name)] = variable.substr(equals + 1);

@@ -70,7 +70,8 @@ void LocalAgent::start(const std::string& master_address, uint16_t master_port) 
   } catch (const StartError& error) {
     fail(error, error.exit_code());
   } catch (const Error& error) {
-    fail(error, EXIT_FAILURE);
+    const std::string which = cat("rank ", job_.ranks[static_cast<size_t>(running_)]);
+    fail(Error(error.code(), cat("cannot start ", which, ": ", error.what())), EXIT_FAILURE);
   }
   listener_.reset();  // rank 0 has its own copy of the descriptor now
 }
@@ -88,14 +89,7 @@ void LocalAgent::start_all() {
   for (int i = 0; i < local_ranks(); ++i) {
     ChildSpec spec = describe(i, placement);
     spec.open_files = open_files;
-    try {
-      start_rank(i, std::move(spec));
-    } catch (const StartError&) {
-      throw;
-    } catch (const Error& error) {
-      const int rank = job_.ranks[static_cast<size_t>(i)];
-      throw Error(error.code(), cat("cannot start rank ", rank, ": ", error.what()));
-    }
+    start_rank(i, std::move(spec));
   }
 }
 

@@ -43,9 +43,6 @@ std::string from_json_text(const std::string& text) {
 
 namespace {
 
-// Environment variables that differ between hosts.
-constexpr const char* kOwn[] = {"TUTTI_HOST", "TUTTI_RACK"};
-
 // Reads the members that differ between the hosts of a tree. The other members of `job` apply to
 // all hosts below it.
 void read_hosts(const Json& json, HostJob& job) {
@@ -68,9 +65,9 @@ Json hosts_to_json(const HostJob& job) {
   Json below = Json::array();
   for (const HostJob& one : job.below) below.push_back(hosts_to_json(one));
   Json own = Json::object();
-  for (const char* name : kOwn) {
-    const auto found = job.environment.find(name);
-    if (found != job.environment.end()) own[name] = to_json_text(found->second);
+  for (const std::string_view name : kOfOneHost) {
+    const auto found = job.environment.find(std::string(name));
+    if (found != job.environment.end()) own[found->first] = to_json_text(found->second);
   }
   return {{"host", to_json_text(job.host)},
           {"display", to_json_text(job.display)},
@@ -86,7 +83,7 @@ Json to_json(const HostJob& job) {
   for (const std::string& word : job.command) command.push_back(to_json_text(word));
   Json environment = Json::object();
   for (const auto& [name, value] : job.environment) {
-    if (std::ranges::count(kOwn, name) > 0) continue;
+    if (std::ranges::count(kOfOneHost, name) > 0) continue;
     environment[to_json_text(name)] = to_json_text(value);
   }
   Json json = hosts_to_json(job);

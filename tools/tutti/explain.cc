@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -143,7 +142,7 @@ void print(const Candidate& candidate, const Question& question, bool chosen) {
 }
 
 int run(const ExplainOptions& options) {
-  std::ofstream json_file = open_for_writing(options.json, "--json");
+  open_for_appending(options.json, "--json");  // fails early, and keeps earlier results
   const CallToPlan wanted = wanted_of(options);
   OnMachine on({.ranks = options.ranks,
                 .group = options.group,
@@ -182,7 +181,7 @@ int run(const ExplainOptions& options) {
   if (!its.rough) {
     std::printf("What bounds %s: %s.\n", chosen.name.c_str(), bound_of(its, on.hosts).c_str());
   }
-  if (json_file.is_open()) append(json_file, options.json, document.dump(2) + "\n", "--json");
+  if (!options.json.empty()) write_file(options.json, document.dump(2) + "\n");
   return 0;
 }
 

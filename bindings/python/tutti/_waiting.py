@@ -53,11 +53,15 @@ def _add(work: Work, future: asyncio.Future[None]) -> None:
 
 def _remove(work: Work, future: asyncio.Future[None]) -> None:
     """Makes the thread stop waiting for the call, so that others may wait for it."""
-    with _lock:
-        if (work, future) in _pending:
-            _pending.remove((work, future))
+    _discard((work, future))
     with _polling:  # the thread no longer waits for the call
         pass
+
+
+def _discard(entry: tuple[Work, asyncio.Future[None]]) -> None:
+    with _lock:
+        if entry in _pending:
+            _pending.remove(entry)
 
 
 def _wait_for_all() -> None:
@@ -85,9 +89,8 @@ def _ended(entry: tuple[Work, asyncio.Future[None]], seconds: float) -> bool:
             ended = entry[0].wait_for(seconds)
         except Exception:  # the awaiting task receives it
             ended = True
-        with _lock:
-            if ended and entry in _pending:
-                _pending.remove(entry)
+        if ended:
+            _discard(entry)
         return ended
 
 

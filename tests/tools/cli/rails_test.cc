@@ -116,12 +116,24 @@ TEST_F(Rails, UnreachableRailIsALostConnection) {
                       " address add 10.199.2.2/24 dev second"))
                 .code,
             0);
-  const Result result = all_reduce(2, "cable,second");
+  const Result result = all_reduce(2, "cable,second", {{"TUTTI_NETWORK_TIMEOUT", "2"}});
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err,
               AllOf(HasSubstr("no connection to rank "), HasSubstr("10.199.1.1"),
                     HasSubstr("10.199.2.2"), HasSubstr("(rail 1 of 2): Network is unreachable"),
                     HasSubstr("remedy: let TUTTI_INTERFACE list")));
+}
+
+// The route comes back after the other host has tried to connect, so its packets are answered late.
+TEST_F(Rails, ShortOutageDelaysTheFirstConnections) {
+  ASSERT_EQ(shell(cat("ip -n ", b_, " route del 10.199.1.0/24 dev second")).code, 0);
+  Process job = start_all_reduces(3, {{"TUTTI_NETWORK_TIMEOUT", "20"}});
+  const Deadline deadline = Deadline::after(kPatience);
+  while (shell(cat("ip netns exec ", a_, " ss -Htn state syn-sent")).out.empty()) {
+    ASSERT_FALSE(deadline.passed());
+  }
+  ASSERT_EQ(shell(cat("ip -n ", b_, " route add 10.199.1.0/24 dev second src 10.199.1.2")).code, 0);
+  expect_right(job);
 }
 
 // Data in flight over the failed cable and all later data use the other cable. The first cable also

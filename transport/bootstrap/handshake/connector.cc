@@ -154,9 +154,20 @@ void Connector::connect(Attempt& attempt) {
   Fd socket;
   const int error = begin_connect(attempt.address, socket, attempt.own);
   attempt.socket = std::move(socket);
-  attempt.refused = error == ECONNREFUSED;
-  if (error != 0 && error != EINPROGRESS) throw unreachable(attempt, error);
+  if (error != 0 && error != EINPROGRESS) return fail_connect(attempt, error);
   attempt.stage = Stage::connecting;
+}
+
+// Handles the errno of a failed connect. If the network is down, a first connection is retried for
+// TUTTI_NETWORK_TIMEOUT, because a shorter outage may only delay calls.
+void Connector::fail_connect(Attempt& attempt, int error) {
+  attempt.refused = error == ECONNREFUSED;
+  if (!renews(attempt.hello) && is_silence(error)) {
+    const Clock::time_point now = Clock::now();
+    if (!attempt.down_until) attempt.down_until = now + network_timeout();
+    if (now < *attempt.down_until) return pause(attempt);
+  }
+  throw unreachable(attempt, error);
 }
 
 void Connector::pause(Attempt& attempt) {
@@ -227,8 +238,9 @@ void Connector::advance(Attempt& attempt, const Opened& opened) {
 
 void Connector::finish_connect(Attempt& attempt) {
   const int error = end_connect(attempt.socket.get());
-  attempt.refused = error == ECONNREFUSED;
-  if (error != 0) throw unreachable(attempt, error);
+  if (error != 0) return fail_connect(attempt, error);
+  attempt.refused = false;
+  attempt.down_until.reset();
   attempt.stage = Stage::reading_challenge;
 }
 

@@ -48,9 +48,10 @@ class Connector {
   void drop(uint64_t communicator);
 
   // Adds the sockets to the set; the callbacks are called from here and from set.run(). An attempt
-  // fails after 30 seconds, or later in a large world, whose ranks may share a few cores. A
-  // replacement connection is retried over one rail after the other. It fails after
-  // TUTTI_NETWORK_TIMEOUT and, if it is a link, as soon as the peer's process is gone.
+  // fails after 30 seconds, or later in a large world, whose ranks may share a few cores; if the
+  // network is down, it fails after TUTTI_NETWORK_TIMEOUT. A replacement connection is retried over
+  // one rail after the other. It fails after TUTTI_NETWORK_TIMEOUT and, if it is a link, as soon as
+  // the peer's process is gone.
   void watch(PollSet& set, const Opened& opened, const Failed& failed);
 
  private:
@@ -66,6 +67,7 @@ class Connector {
     std::string place;
     Clock::time_point give_up;
     std::optional<Clock::time_point> next_rail_at;
+    std::optional<Clock::time_point> down_until;  // the network is down; the attempt fails then
     std::string last_failure;
     bool refused = false;  // true: the process or its listener is gone, or has excluded this rank
     Clock::time_point resume_at;         // end of the present pause
@@ -84,8 +86,9 @@ class Connector {
   void try_next_rail(Attempt& attempt, const Error& error);
   Error too_late(const Attempt& attempt) const;
   void connect(Attempt& attempt);
+  static void fail_connect(Attempt& attempt, int error);
   static Error unreachable(const Attempt& attempt, int error);
-  void pause(Attempt& attempt);
+  static void pause(Attempt& attempt);
   void finish_connect(Attempt& attempt);
   void answer_challenge(Attempt& attempt);
   void read_verdict(Attempt& attempt, const Opened& opened);

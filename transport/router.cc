@@ -1,7 +1,8 @@
 #include "transport/router.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "base/copy_bytes.h"
 
 namespace tutti {
 
@@ -50,7 +51,7 @@ std::byte* Router::reserve(std::span<const int> peers, int lane, size_t bytes, i
 
 void Router::commit(const MessageHeader& header) {
   if (near_memory_ != nullptr && far_memory_ != nullptr) {
-    std::memcpy(far_memory_, near_memory_, header.bytes);
+    copy_bytes(far_memory_, near_memory_, header.bytes);
   }
   if (near_memory_ != nullptr) near_->commit(header);
   if (far_memory_ != nullptr) far_->commit(header);

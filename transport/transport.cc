@@ -1,6 +1,6 @@
 #include "transport/transport.h"
 
-#include <cstring>
+#include "base/copy_bytes.h"
 
 namespace tutti {
 
@@ -8,7 +8,7 @@ bool Transport::write_by_copy(int peer, int lane, const MessageHeader& header,
                               std::span<const std::byte> payload, int credit) {
   std::byte* slot = reserve({&peer, 1}, lane, payload.size(), credit);
   if (slot == nullptr) return false;
-  if (!payload.empty()) std::memcpy(slot, payload.data(), payload.size());
+  copy_bytes(slot, payload.data(), payload.size());
   commit(header);
   return true;
 }

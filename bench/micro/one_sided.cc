@@ -1,12 +1,15 @@
 // Times one-sided calls between two ranks, for bench/micro/one_sided_beside.
 //
-//   tutti run -n 2 -- one_sided [--messages | --send | --computing | --computing-messages]
+//   tutti run -n 2 -- one_sided [--floor | --messages | --send | --computing |
+//   --computing-messages]
 //
-// --messages: the window's memory is not shared. --send: instead of put and flush, times messages
-// of the same lengths, each answered by an empty message. --computing: shows how long rank 0 waits
-// for rank 1, which computes for a second without a call (TUTTI_PROGRESS_THREAD=1).
+// --floor: instead of calls, times plain copies and sums in the mapped memory. --messages: the
+// window's memory is not shared. --send: instead of put and flush, times messages of the same
+// lengths, each answered by an empty message. --computing: shows how long rank 0 waits for rank 1,
+// which computes for a second without a call (TUTTI_PROGRESS_THREAD=1).
 // --computing-messages: the same, but the window's memory is not shared.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -42,14 +45,31 @@ void time_sends(tutti::Communicator& world) {
   }
 }
 
-void time_windows(tutti::Communicator& world, bool shared) {
+// Times plain accesses to the mapped memory of rank 1.
+void time_floor(std::byte* part, std::byte* own) {
+  tutti::bench::time_calls("put", [&](size_t bytes) {
+    std::memcpy(part, own, bytes);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  });
+  tutti::bench::time_calls("get", [&](size_t bytes) { std::memcpy(own, part, bytes); });
+  tutti::bench::time_calls("accumulate", [&](size_t bytes) {
+    auto* to = reinterpret_cast<float*>(part);
+    const auto* from = reinterpret_cast<const float*>(own);
+    for (size_t i = 0; i < bytes / sizeof(float); ++i) to[i] += from[i];
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  });
+}
+
+void time_windows(tutti::Communicator& world, bool shared, bool floor) {
   std::vector<std::byte> plain(shared ? 0 : kLargestPart);
   tutti::Window window =
       shared ? tutti::Window::allocate(world, kLargestPart) : tutti::Window(world, plain);
   std::memset(window.memory().data(), 1, kLargestPart);
   std::vector<std::byte> own(kLargestPart, std::byte{2});
   window.fence();
-  if (world.rank() == 0) {
+  if (world.rank() == 0 && floor) {
+    time_floor(window.mapped(1).data(), own.data());
+  } else if (world.rank() == 0) {
     tutti::bench::time_calls("put", [&](size_t bytes) {
       window.put({own.data(), bytes, tutti::DType::u8}, 1, 0);
       window.flush(1);
@@ -122,6 +142,6 @@ int main(int argc, char** argv) {
   } else if (mode == "--computing" || mode == "--computing-messages") {
     time_while_computing(world, mode == "--computing");
   } else {
-    time_windows(world, mode != "--messages");
+    time_windows(world, mode != "--messages", mode == "--floor");
   }
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/copy_bytes.h"
 #include "base/reduce.h"
 
 namespace tutti::one_sided {
@@ -48,12 +49,12 @@ OwnPart::OwnPart(std::span<std::byte> memory, SharedPart shared,
 // need not be atomic between processes.
 void OwnPart::write(uint64_t offset, const void* from, uint64_t bytes) {
   const std::scoped_lock lock(mutex_);
-  std::memcpy(memory_.data() + offset, from, bytes);
+  copy_bytes(memory_.data() + offset, from, bytes);
 }
 
 void OwnPart::read(uint64_t offset, void* into, uint64_t bytes) const {
   const std::scoped_lock lock(mutex_);
-  std::memcpy(into, memory_.data() + offset, bytes);
+  copy_bytes(into, memory_.data() + offset, bytes);
 }
 
 void OwnPart::combine(uint64_t offset, const void* from, uint64_t bytes, DType dtype, ReduceOp op) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/copy_bytes.h"
 #include "base/deadline.h"
 #include "base/error.h"
 #include "base/relax.h"
@@ -53,10 +54,13 @@ inline uint64_t bytes_in(const ConstBuffer& buffer) {
 
 // Copies bytes. Copying a word inline is faster than a function call.
 inline void copy(void* to, const void* from, uint64_t bytes) {
+  constexpr uint64_t kShort = 8192;
   if (bytes == sizeof(uint64_t)) {
     std::memcpy(to, from, sizeof(uint64_t));
-  } else if (bytes > 0) {
-    std::memcpy(to, from, bytes);
+  } else if (bytes <= kShort) {
+    copy_in_blocks(to, from, bytes);
+  } else {
+    copy_bytes(to, from, bytes);
   }
 }
 

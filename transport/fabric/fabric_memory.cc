@@ -1,8 +1,9 @@
 #include "transport/fabric/fabric_memory.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
+
+#include "base/copy_bytes.h"
 
 namespace tutti {
 
@@ -94,7 +95,7 @@ size_t Reached::put(uint64_t offset, std::span<const std::byte> from) {
   if (is_full()) take_back_ended();
   if (has_failed_ || is_full()) return 0;
   Provider::Accessing* const put = provider_.take_access();
-  std::memcpy(put->memory, from.data(), bytes);
+  copy_bytes(put->memory, from.data(), bytes);
   puts_.push_back(put);
   put->remote = remote_;
   put->rank = rank_;
@@ -136,7 +137,7 @@ class Reached::Reading final : public Get {
       const RendezvousState coming = oldest->coming.load(std::memory_order_acquire);
       if (coming == RendezvousState::in_flight) return false;
       if (coming == RendezvousState::here) {
-        std::memcpy(into_.data() + arrived_, oldest->memory, oldest->bytes);
+        copy_bytes(into_.data() + arrived_, oldest->memory, oldest->bytes);
         arrived_ += oldest->bytes;
       }
       pieces_.pop_front();

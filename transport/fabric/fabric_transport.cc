@@ -1,9 +1,9 @@
 #include "transport/fabric/fabric_transport.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
+#include "base/copy_bytes.h"
 #include "base/deadline.h"
 #include "base/stream_copy.h"
 #include "base/text.h"
@@ -304,7 +304,7 @@ bool FabricTransport::read(int peer, int lane, std::span<std::byte> destination,
     stream_copy(destination.data(), from, destination.size());
     stream_fence();
   } else {
-    std::memcpy(destination.data(), from, destination.size());
+    copy_bytes(destination.data(), from, destination.size());
   }
   return true;
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/asymmetric_fence.h"
+#include "base/copy_bytes.h"
 #include "base/stream_copy.h"
 
 namespace tutti {
@@ -331,7 +332,7 @@ bool ShmTransport::read(int peer, int lane, std::span<std::byte> destination, St
     if (store == Store::streamed) {
       stream_copy(destination.data() + done, from + done, bytes);
     } else {
-      std::memcpy(destination.data() + done, from + done, bytes);
+      copy_bytes(destination.data() + done, from + done, bytes);
     }
     done += bytes;
     used(peer, lane, done);

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/copy_bytes.h"
 #include "base/deadline.h"
 #include "base/network_timeout.h"
 #include "base/text.h"
@@ -218,8 +219,8 @@ bool TcpTransport::write(int peer, int lane, const MessageHeader& header,
   if (connection.broken) return false;
   const size_t of_payload = message.sent - std::min(message.sent, sizeof(Frame));
   message.slot = slots_.take();
-  std::memcpy(message.slot->memory.get() + of_payload, payload.data() + of_payload,
-              payload.size() - of_payload);
+  copy_bytes(message.slot->memory.get() + of_payload, payload.data() + of_payload,
+             payload.size() - of_payload);
   enqueue(to, message);
   return true;
 }
@@ -332,8 +333,8 @@ bool TcpTransport::read(int peer, int lane, std::span<std::byte> destination, St
   const size_t staged =
       std::min(connection.end - connection.begin, destination.size() - connection.placed);
   if (staged > 0) {
-    std::memcpy(destination.data() + connection.placed, connection.staging.get() + connection.begin,
-                staged);
+    copy_bytes(destination.data() + connection.placed, connection.staging.get() + connection.begin,
+               staged);
     connection.begin += staged;
     connection.placed += staged;
   }

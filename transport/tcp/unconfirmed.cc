@@ -1,7 +1,8 @@
 #include "transport/tcp/unconfirmed.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "base/copy_bytes.h"
 
 namespace tutti {
 
@@ -35,7 +36,7 @@ void Unconfirmed::copy(std::span<const std::byte> bytes) {
       copied_ = 0;
     }
     const size_t size = std::min(bytes.size(), Slots::kBytes - copied_);
-    std::memcpy(copies_->memory.get() + copied_, bytes.data(), size);
+    copy_bytes(copies_->memory.get() + copied_, bytes.data(), size);
     if (!pieces_.empty() && pieces_.back().slot == copies_ && pieces_.back().end == copied_) {
       pieces_.back().end += size;
     } else {

@@ -1,8 +1,8 @@
 // Arithmetic of a call's steps: received and local data are combined into results, block by block.
 
 #include <algorithm>
-#include <cstring>
 
+#include "base/copy_bytes.h"
 #include "base/stream_copy.h"
 #include "collectives/runtime/calls/execution.h"
 
@@ -138,7 +138,7 @@ void Execution::compute_block(std::byte* dst, const Operands& at, uint64_t count
 void Execution::convert(std::byte* dst, bool to_accumulator, const std::byte* src,
                         bool from_accumulator, uint64_t count) const {
   if (to_accumulator == from_accumulator) {
-    std::memcpy(dst, src, count * width(to_accumulator));
+    copy_bytes(dst, src, count * width(to_accumulator));
   } else if (to_accumulator) {
     widen(dst, src, count, compiled_->dtype);
   } else {

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "base/copy_bytes.h"
 #include "base/text.h"
 
 namespace tutti::internal {
@@ -397,7 +398,7 @@ void PointToPoint::arrived(Operation& operation) {
 void PointToPoint::deliver(std::list<Kept>::iterator kept) {
   const uint64_t bytes = bytes_of(decode(kept->message.signature));
   Operation& receive = *kept->taker;
-  if (bytes > 0) std::memcpy(receive.output, kept->payload.get(), bytes);
+  copy_bytes(receive.output, kept->payload.get(), bytes);
   if (kept->message.source != rank_) kept_bytes_ -= bytes;
   kept_.erase(kept);
   complete(receive);

@@ -110,7 +110,7 @@ std::unique_lock<std::mutex> CommunicatorImpl::lock_for_call() {
 // ---- progress
 
 bool CommunicatorImpl::progress() {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
+  const std::unique_lock lock = try_lock();
   return lock && progress_locked();
 }
 

@@ -64,6 +64,7 @@ bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Stal
   constexpr uint32_t kRoundsPerLook = 1024;
   require_own_process();
   operation.awaited.store(true, std::memory_order_relaxed);
+  const Engine::Waiting waiting(*engine_);
   Backoff backoff(engine_->oversubscribed(), transport_ && transport_->traits().wakes_slowly,
                   wait_times_);
   for (uint32_t round = 1; !operation.done.load(std::memory_order_acquire); ++round) {
@@ -90,7 +91,7 @@ bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Stal
     if (!backoff.pause()) {
       if (deadline.passed()) return false;
       check_stall(operation, stall);
-      engine_->sleep(this, has_hook ? sooner(deadline, kBetweenHooks) : deadline);
+      engine_->sleep(this, &operation.done, has_hook ? sooner(deadline, kBetweenHooks) : deadline);
     }
   }
   engine_->callbacks().run();

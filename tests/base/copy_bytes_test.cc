@@ -30,7 +30,8 @@ TEST(CopyBytes, CopiesExactlyTheseBytes) {
         std::byte* const target = page_in(destination) + to;
         copy_bytes(target, page_in(source) + from, bytes);
         EXPECT_TRUE(std::equal(target, target + bytes, page_in(source) + from));
-        const auto written = std::ranges::count_if(destination, [](std::byte b) { return b != std::byte{0}; });
+        const auto written =
+            std::ranges::count_if(destination, [](std::byte b) { return b != std::byte{0}; });
         EXPECT_EQ(static_cast<size_t>(written), bytes) << from << ' ' << to;
       }
     }

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/start_thread.h"
-#include "collectives/runtime/waiting/backoff.h"
 #include "collectives/runtime/waiting/times.h"
 
 namespace tutti::internal {
@@ -63,25 +62,38 @@ bool Engine::progress_others(const EngineClient* self) {
 
 // ---- sleeping
 
-void Engine::sleep(EngineClient* self, const Deadline& deadline) {
+// Another thread may complete the caller's call until this thread holds the communicators, or until
+// the other thread's sleep begins. In both cases no event would end the sleep, so `done` is checked
+// after these points.
+void Engine::sleep(EngineClient* self, const std::atomic<bool>* done, const Deadline& deadline) {
   // Thousands of ranks that each wake 20 times a second would keep the processors busy.
   constexpr int kRanksPerMillisecond = 4;
   const std::chrono::milliseconds for_all(control().size() / kRanksPerMillisecond);
   const auto longest = std::max(kLongestSleep, for_all);
   const std::chrono::microseconds at_most = deadline.remaining(longest);
+  const auto is_done = [&] { return done != nullptr && done->load(); };
   const uint64_t turn = turns_.load();
-  const std::unique_lock sleeper(sleeper_mutex_, std::try_to_lock);
+  if (is_done()) return;
+  std::unique_lock sleeper(sleeper_mutex_, std::try_to_lock);
   if (!sleeper) {
     std::unique_lock lock(turns_mutex_);
     turned_.wait_for(lock, at_most, [&] { return turns_.load() != turn; });
     return;
   }
+  end_turn();
   endpoint_->wait_set().begin();
   const bool holds = hold(self);
-  if (holds) sleep_on_held(at_most);
+  if (holds && !is_done()) sleep_on_held(at_most);
   endpoint_->wait_set().end();
   held_.clear();
   if (!holds) std::this_thread::sleep_for(kNap);
+  // A thread that finds the mutex locked has read turns_ before it changes here.
+  sleeper.unlock();
+  end_turn();
+}
+
+// Wakes the threads that wait for the sleeping one.
+void Engine::end_turn() {
   const std::lock_guard lock(turns_mutex_);
   turns_.fetch_add(1);
   turned_.notify_all();
@@ -123,10 +135,9 @@ void Engine::sleep_on_held(std::chrono::microseconds at_most) {
   for (Transport* const transport : transports) transport->disarm();
 }
 
-// Runs the progress thread. While no call is in flight, it sleeps until a call starts; otherwise it
-// makes progress, and sleeps for short times while nothing progresses.
+// Runs the progress thread. While no call is in flight, it sleeps until a call starts. Otherwise it
+// makes progress unless a waiting thread does, and sleeps while nothing progresses.
 void Engine::make_progress(const std::stop_token& stop) {
-  WaitTimes times;
   while (!stop.stop_requested()) {
     callbacks_.run();
     if (stop.stop_requested()) return;  // the engine may be destroyed
@@ -135,15 +146,25 @@ void Engine::make_progress(const std::stop_token& stop) {
       active_.wait(rung);
       continue;
     }
-    // It yields its core, because another thread of this process may compute meanwhile.
-    Backoff backoff(true, false, times);
+    // It neither spins nor yields, because another thread of this process may compute meanwhile: a
+    // thread that wakes preempts it, but one that yielded its core waits for a whole time slice. It
+    // first sleeps for short times, because a sleep that a message ends interrupts all processors
+    // (base/asymmetric_fence.h).
+    int64_t moved_ns = now_ns();
     while (active_.count() > 0 && !stop.stop_requested()) {
+      if (waiting_.load() > 0) {
+        std::this_thread::sleep_for(kWhileOthersWait);
+        continue;
+      }
       const bool moved = progress_others(nullptr);
       if (callbacks_.any()) break;
+      const int64_t now = now_ns();
       if (moved) {
-        backoff.reset();
-      } else if (!backoff.pause()) {
-        sleep(nullptr, Deadline::never());
+        moved_ns = now;
+      } else if (now - moved_ns < kNapsNs) {
+        std::this_thread::sleep_for(kNap);
+      } else {
+        sleep(nullptr, nullptr, Deadline::never());
       }
     }
   }

@@ -80,13 +80,29 @@ class Engine {
 
   ActiveCalls& active() { return active_; }
 
+  // RAII: while it lives, its thread makes progress, so that the progress thread need not.
+  class Waiting {
+   public:
+    explicit Waiting(Engine& engine) : engine_(engine) {
+      if (engine_.options_.progress_thread) engine_.waiting_.fetch_add(1);
+    }
+    ~Waiting() {
+      if (engine_.options_.progress_thread) engine_.waiting_.fetch_sub(1);
+    }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+   private:
+    Engine& engine_;
+  };
+
   // Makes progress on every communicator except `self`. Returns true if anything progressed.
   bool progress_others(const EngineClient* self);
   // Sleeps until any communicator with calls in flight may progress. May return early. One thread
   // sleeps in the transports; other threads that call sleep() wait for that thread. `self`:
-  // communicator of the call that the caller waits for; null: the caller waits for no particular
-  // call.
-  void sleep(EngineClient* self, const Deadline& deadline);
+  // communicator of the call that the caller waits for, and `done` becomes true when that call is
+  // complete; null: the caller waits for no particular call.
+  void sleep(EngineClient* self, const std::atomic<bool>* done, const Deadline& deadline);
   // Wakes the sleeping thread. Thread-safe.
   void wake() { endpoint_->wait_set().wake(); }
 
@@ -96,6 +112,7 @@ class Engine {
     std::unique_lock<std::mutex> lock;
   };
   bool hold(EngineClient* self);
+  void end_turn();
   void sleep_on_held(std::chrono::microseconds at_most);
   void make_progress(const std::stop_token& stop);
 
@@ -105,6 +122,8 @@ class Engine {
   const std::unique_ptr<Endpoint> endpoint_;
   Spares spares_;
   ActiveCalls active_;
+  std::atomic<int> waiting_{
+      0};  // number of threads that wait for a call, if there is a progress thread
   mutable std::mutex failure_mutex_;
   std::string last_failure_;
   std::mutex mutex_;
@@ -114,7 +133,7 @@ class Engine {
   std::vector<Held> held_;
   std::mutex turns_mutex_;
   std::condition_variable turned_;
-  std::atomic<uint64_t> turns_{0};  // number of completed sleeps
+  std::atomic<uint64_t> turns_{0};  // number of sleeps that have begun or ended
 
   std::jthread thread_;  // last, because it uses the other members
 };

@@ -16,6 +16,10 @@ inline constexpr int64_t kYieldNs = 2'000'000;
 inline constexpr std::chrono::milliseconds kLongestSleep(50);
 // Time that a thread sleeps while another thread makes progress on the call that it waits for.
 inline constexpr std::chrono::microseconds kNap(50);
+// The progress thread takes naps until this long after the last progress, and then sleeps.
+inline constexpr int64_t kNapsNs = 2'000'000;
+// Time after which the progress thread looks again whether any thread of the process still waits.
+inline constexpr std::chrono::milliseconds kWhileOthersWait(1);
 // Longest time between two calls of the user's waiting hook (callbacks.h) while nothing progresses.
 inline constexpr std::chrono::milliseconds kBetweenHooks(1);
 

@@ -17,6 +17,8 @@ constexpr uint64_t padded(uint64_t bytes) { return (bytes + 7) / 8 * 8; }
 
 void append(std::vector<std::byte>& message, const Header& header, const void* payload,
             uint64_t bytes) {
+  // Most requests are followed by one without data, such as a flush.
+  if (message.empty()) message.reserve(2 * sizeof(Header) + padded(bytes));
   const auto* const head = reinterpret_cast<const std::byte*>(&header);
   message.insert(message.end(), head, head + sizeof(Header));
   if (bytes == 0) return;

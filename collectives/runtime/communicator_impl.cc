@@ -187,6 +187,7 @@ void CommunicatorImpl::complete(Operation& operation) {
 void CommunicatorImpl::call_back(Operation& operation) {
   engine_->callbacks().add(
       [callback = std::exchange(operation.on_end, nullptr)] { callback(nullptr); });
+  engine_->active().ring();  // the progress thread sleeps if this was the last call in flight
 }
 
 void CommunicatorImpl::abandon(Operation& operation) {
@@ -204,6 +205,7 @@ void CommunicatorImpl::abandon(Operation& operation) {
   if (!operation.on_end) return;
   engine_->callbacks().add([callback = std::exchange(operation.on_end, nullptr),
                             error = *operation.failure] { callback(&error); });
+  engine_->active().ring();
 }
 
 void CommunicatorImpl::on_end(Operation& operation, std::function<void(const Error*)> callback) {

@@ -178,6 +178,7 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   void record_start(Operation& operation);
   void record_end(const Operation& operation);
   void finish(const std::shared_ptr<Operation>& operation, std::unique_lock<std::mutex>& lock);
+  void release(std::unique_lock<std::mutex>& lock);
 
   // Defined in on_device.cc:
   DeviceRequest device_request(const Request& request, const CallOptions& options);

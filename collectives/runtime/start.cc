@@ -27,6 +27,12 @@ namespace {
 
 }  // namespace
 
+// Ends a call into this communicator: runs the callbacks of calls that it has completed.
+inline void CommunicatorImpl::release(std::unique_lock<std::mutex>& lock) {
+  if (lock) lock.unlock();
+  engine_->callbacks().run();
+}
+
 inline void CommunicatorImpl::plan(const Request& request, const CallOptions& options,
                                    Operation& operation) {
   if (options.timeout && options.timeout->count() < 0) refuse_timeout(*options.timeout);
@@ -87,8 +93,7 @@ std::shared_ptr<Operation> CommunicatorImpl::start(const Request& request,
   abort_.throw_if_raised();
   std::unique_lock lock = lock_for_call();
   std::shared_ptr<Operation> operation = set_off(start_locked(request, options));
-  lock.unlock();
-  engine_->callbacks().run();
+  release(lock);
   return operation;
 }
 
@@ -97,8 +102,7 @@ std::shared_ptr<Operation> CommunicatorImpl::start(const Operation& prepared) {
   abort_.throw_if_raised();
   std::unique_lock lock = lock_for_call();
   std::shared_ptr<Operation> operation = set_off(start_locked(prepared));
-  lock.unlock();
-  engine_->callbacks().run();
+  release(lock);
   return operation;
 }
 
@@ -107,6 +111,7 @@ void CommunicatorImpl::run(const Request& request, const CallOptions& options) {
   abort_.throw_if_raised();
   std::unique_lock lock = lock_for_call();
   finish(start_locked(request, options), lock);
+  release(lock);
 }
 
 void CommunicatorImpl::run(const Operation& prepared) {
@@ -114,6 +119,7 @@ void CommunicatorImpl::run(const Operation& prepared) {
   abort_.throw_if_raised();
   std::unique_lock lock = lock_for_call();
   finish(start_locked(prepared), lock);
+  release(lock);
 }
 
 // Sends as much of the call's data as possible, before control returns to the caller.
@@ -244,6 +250,7 @@ MessageInfo CommunicatorImpl::receive(const Request& request, const CallOptions&
   finish(operation, lock);
   const MessageInfo received = operation->received;
   operation->left.store(true, std::memory_order_release);
+  release(lock);
   return received;
 }
 
@@ -260,20 +267,26 @@ MessageInfo CommunicatorImpl::await_message(int source, int tag) {
   std::unique_lock lock = lock_for_call();
   const std::shared_ptr<Operation> operation = start_probe(source, tag);
   finish(operation, lock);
+  release(lock);
   return operation->received;
 }
 
 std::optional<MessageInfo> CommunicatorImpl::probe(int source, int tag) {
   require_own_process();
   abort_.throw_if_raised();
-  const std::unique_lock lock = lock_for_call();
+  std::unique_lock lock = lock_for_call();
   const std::shared_ptr<Operation>& operation = start_probe(source, tag);
   operation->awaited.store(true, std::memory_order_relaxed);
   progress_locked();
   abort_.throw_if_raised();
-  if (operation->done.load(std::memory_order_relaxed)) return operation->received;
-  messages_.withdraw(*operation);
-  return std::nullopt;
+  std::optional<MessageInfo> found;
+  if (operation->done.load(std::memory_order_relaxed)) {
+    found = operation->received;
+  } else {
+    messages_.withdraw(*operation);
+  }
+  release(lock);
+  return found;
 }
 
 }  // namespace tutti::internal

@@ -63,7 +63,7 @@ bool Engine::progress_others(const EngineClient* self) {
 // ---- sleeping
 
 // Another thread may complete the caller's call until this thread holds the communicators, or until
-// the other thread's sleep begins. In both cases no event would end the sleep, so `done` is checked
+// the sleeping thread holds them. In both cases no event would end the sleep, so `done` is checked
 // after these points.
 void Engine::sleep(EngineClient* self, const std::atomic<bool>* done, const Deadline& deadline) {
   // Thousands of ranks that each wake 20 times a second would keep the processors busy.
@@ -80,9 +80,9 @@ void Engine::sleep(EngineClient* self, const std::atomic<bool>* done, const Dead
     turned_.wait_for(lock, at_most, [&] { return turns_.load() != turn; });
     return;
   }
-  end_turn();
   endpoint_->wait_set().begin();
   const bool holds = hold(self);
+  end_turn();
   if (holds && !is_done()) sleep_on_held(at_most);
   endpoint_->wait_set().end();
   held_.clear();
@@ -103,9 +103,11 @@ void Engine::end_turn() {
 // Returns false if `self` is not among the locked ones.
 bool Engine::hold(EngineClient* self) {
   bool sleeps = self == nullptr;
+  misses_ = false;
   const std::lock_guard lock(mutex_);
   for (EngineClient* communicator : communicators_) {
     std::unique_lock own = communicator->try_lock();
+    if (!own) misses_ = true;
     if (!own || communicator->calls_in_flight() == 0) continue;
     held_.push_back({communicator, std::move(own)});
     sleeps |= communicator == self;
@@ -129,8 +131,9 @@ void Engine::sleep_on_held(std::chrono::microseconds at_most) {
       held_, [](const Held& held) { return held.communicator->stirs_locked(); });
   if (!stirs) {
     for (Transport* const transport : transports) transport->watch(endpoint_->wait_set());
-    endpoint_->wait_set().sleep(
-        active_.count() > calls ? std::min<std::chrono::microseconds>(kNap, at_most) : at_most);
+    const bool naps = misses_ || active_.count() > calls;
+    endpoint_->wait_set().sleep(naps ? std::min<std::chrono::microseconds>(kNap, at_most)
+                                     : at_most);
   }
   for (Transport* const transport : transports) transport->disarm();
 }
@@ -153,7 +156,10 @@ void Engine::make_progress(const std::stop_token& stop) {
     int64_t moved_ns = now_ns();
     while (active_.count() > 0 && !stop.stop_requested()) {
       if (waiting_.load() > 0) {
+        // A waiting thread may be held up in a callback, or in the user's waiting hook.
         std::this_thread::sleep_for(kWhileOthersWait);
+        progress_others(nullptr);
+        if (callbacks_.any()) break;
         continue;
       }
       const bool moved = progress_others(nullptr);

@@ -129,8 +129,9 @@ class Engine {
   std::mutex mutex_;
   std::vector<EngineClient*> communicators_;
 
-  std::mutex sleeper_mutex_;  // held by the sleeping thread, guards held_
+  std::mutex sleeper_mutex_;  // held by the sleeping thread, guards held_ and misses_
   std::vector<Held> held_;
+  bool misses_ = false;  // true: other threads had locked some communicators
   std::mutex turns_mutex_;
   std::condition_variable turned_;
   std::atomic<uint64_t> turns_{0};  // number of sleeps that have begun or ended

@@ -165,6 +165,8 @@ void Connector::fail_connect(Attempt& attempt, int error) {
   if (!renews(attempt.hello) && is_silence(error)) {
     const Clock::time_point now = Clock::now();
     if (!attempt.down_until) attempt.down_until = now + network_timeout();
+    // The last attempt then fails with the errno, which says more than that time has passed.
+    attempt.give_up = std::max(attempt.give_up, *attempt.down_until + 2 * kLongestConnectPause);
     if (now < *attempt.down_until) return pause(attempt);
   }
   throw unreachable(attempt, error);

@@ -180,13 +180,14 @@ void CommunicatorImpl::complete(Operation& operation) {
   operation.active.end();
   operation.decode();
   operation.done.store(true, std::memory_order_release);
-  if (operation.on_end) call_back(operation);
+  if (operation.on_end) call_back(operation, std::nullopt);
 }
 
 // Queues the callback. It is separate from the check, which is on every call's path.
-void CommunicatorImpl::call_back(Operation& operation) {
-  engine_->callbacks().add(
-      [callback = std::exchange(operation.on_end, nullptr)] { callback(nullptr); });
+void CommunicatorImpl::call_back(Operation& operation, const std::optional<Error>& error) {
+  engine_->callbacks().add([callback = std::exchange(operation.on_end, nullptr), error] {
+    callback(error ? &*error : nullptr);
+  });
   engine_->active().ring();  // the progress thread sleeps if this was the last call in flight
 }
 
@@ -202,10 +203,7 @@ void CommunicatorImpl::abandon(Operation& operation) {
                                                 {.rank = members_[rank_]});
     operation.failed.store(true, std::memory_order_release);
   }
-  if (!operation.on_end) return;
-  engine_->callbacks().add([callback = std::exchange(operation.on_end, nullptr),
-                            error = *operation.failure] { callback(&error); });
-  engine_->active().ring();
+  if (operation.on_end) call_back(operation, operation.failure);
 }
 
 void CommunicatorImpl::on_end(Operation& operation, std::function<void(const Error*)> callback) {

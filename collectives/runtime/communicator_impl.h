@@ -198,7 +198,7 @@ class CommunicatorImpl final : public ControlClient, public EngineClient, public
   bool advance(Operation& operation, Execution& execution);
   bool may_start(Operation& operation);
   void complete(Operation& operation);
-  [[gnu::noinline]] void call_back(Operation& operation);
+  [[gnu::noinline]] void call_back(Operation& operation, const std::optional<Error>& error);
   void abandon(Operation& operation);
   void abandon_calls();
   void require_own_process() const;

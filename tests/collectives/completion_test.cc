@@ -103,6 +103,34 @@ TEST(Completion, LetsCallbacksMakeCalls) {
   settings().set("TUTTI_PROGRESS_THREAD", "0");
 }
 
+// A blocking call that completes at once completes an earlier call with it.
+TEST(Completion, CallsBackWhenABlockingCallReturns) {
+  std::latch posted(2), sent(2);
+  testing::run_ranks(2, [&](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    Values first = {1}, second = {2};
+    if (comm.rank() == 1) {
+      posted.arrive_and_wait();
+      comm.send(from(first), 0, {.tag = 1});
+      comm.send(from(second), 0, {.tag = 2});
+      sent.arrive_and_wait();
+      comm.barrier();
+      return;
+    }
+    bool called = false;
+    Values got(1), last(1);
+    Work work = comm.recv_async(into(got), 1, {.tag = 1});
+    work.on_end([&](const Error*) { called = true; });
+    posted.arrive_and_wait();
+    sent.arrive_and_wait();
+    comm.recv(into(last), 1, {.tag = 2});
+    EXPECT_TRUE(called);
+    EXPECT_EQ(got, first);
+    EXPECT_EQ(last, second);
+    comm.barrier();
+  });
+}
+
 TEST(Completion, PassesFailuresToCallbacks) {
   std::latch both(2);
   testing::run_ranks(2, [&](const Job& job) {

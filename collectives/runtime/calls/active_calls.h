@@ -13,14 +13,14 @@ namespace tutti::internal {
 // The count. Thread-safe.
 class ActiveCalls {
  public:
-  // Starts at 0. `rings`: true if there is a progress thread, which new calls must wake.
+  // Starts at 0. `rings`: true if there is a progress thread, which ring() must wake.
   ActiveCalls(WaitSet& wait_set, bool rings) : wait_set_(wait_set), rings_(rings) {}
 
   // Counts a call that begins; called by ActiveCall.
   void begins() {
     count_.fetch_add(1);
     if (wait_set_.in_use()) wait_set_.wake();  // the sleeping thread does not watch this call yet
-    if (rings_) ring();
+    ring();
   }
   void ends() { count_.fetch_sub(1, std::memory_order_relaxed); }
 
@@ -31,6 +31,7 @@ class ActiveCalls {
   uint32_t rung() const { return rung_.load(); }
   void wait(uint32_t rung) const { rung_.wait(rung); }
   void ring() {
+    if (!rings_) return;
     rung_.fetch_add(1);
     rung_.notify_all();
   }

@@ -139,7 +139,8 @@ void Engine::sleep_on_held(std::chrono::microseconds at_most) {
 }
 
 // Runs the progress thread. While no call is in flight, it sleeps until a call starts. Otherwise it
-// makes progress unless a waiting thread does, and sleeps while nothing progresses.
+// makes progress, and sleeps while nothing progresses. While other threads wait, and so make
+// progress, it only helps at times, because these threads may be held up in a callback or a hook.
 void Engine::make_progress(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     callbacks_.run();
@@ -155,17 +156,12 @@ void Engine::make_progress(const std::stop_token& stop) {
     // (base/asymmetric_fence.h).
     int64_t moved_ns = now_ns();
     while (active_.count() > 0 && !stop.stop_requested()) {
-      if (waiting_.load() > 0) {
-        // A waiting thread may be held up in a callback, or in the user's waiting hook.
-        std::this_thread::sleep_for(kWhileOthersWait);
-        progress_others(nullptr);
-        if (callbacks_.any()) break;
-        continue;
-      }
+      const bool others_wait = waiting_.load() > 0;
+      if (others_wait) std::this_thread::sleep_for(kWhileOthersWait);
       const bool moved = progress_others(nullptr);
       if (callbacks_.any()) break;
       const int64_t now = now_ns();
-      if (moved) {
+      if (moved || others_wait) {
         moved_ns = now;
       } else if (now - moved_ns < kNapsNs) {
         std::this_thread::sleep_for(kNap);

@@ -18,7 +18,7 @@ inline constexpr std::chrono::milliseconds kLongestSleep(50);
 inline constexpr std::chrono::microseconds kNap(50);
 // The progress thread takes naps until this long after the last progress, and then sleeps.
 inline constexpr int64_t kNapsNs = 2'000'000;
-// Time after which the progress thread looks again whether any thread of the process still waits.
+// Interval at which the progress thread makes progress while other threads of the process wait.
 inline constexpr std::chrono::milliseconds kWhileOthersWait(1);
 // Longest time between two calls of the user's waiting hook (callbacks.h) while nothing progresses.
 inline constexpr std::chrono::milliseconds kBetweenHooks(1);

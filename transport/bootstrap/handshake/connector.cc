@@ -152,6 +152,7 @@ Error Connector::unreachable(const Attempt& attempt, int error) {
 
 void Connector::connect(Attempt& attempt) {
   Fd socket;
+  attempt.refused = false;
   const int error = begin_connect(attempt.address, socket, attempt.own);
   attempt.socket = std::move(socket);
   if (error != 0 && error != EINPROGRESS) return fail_connect(attempt, error);
@@ -241,7 +242,6 @@ void Connector::advance(Attempt& attempt, const Opened& opened) {
 void Connector::finish_connect(Attempt& attempt) {
   const int error = end_connect(attempt.socket.get());
   if (error != 0) return fail_connect(attempt, error);
-  attempt.refused = false;
   attempt.down_until.reset();
   attempt.stage = Stage::reading_challenge;
 }

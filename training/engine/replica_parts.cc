@@ -151,8 +151,9 @@ std::unique_ptr<Synchronizer> make_synchronizer(Model& model, ParameterStorage& 
                                                 const pipeline::Placement& placement, Mesh& mesh,
                                                 const HookFactory& make_hook,
                                                 const Optimizer& optimizer) {
-  std::unique_ptr<CommunicationHook> hook = make_hook ? make_hook(storage.layout()) : nullptr;
+  std::unique_ptr<CommunicationHook> hook;
   made_on_all(mesh.world(), [&] {
+    if (make_hook) hook = make_hook(storage.layout());
     check_factors(options, model, placement, hook != nullptr);
     if (optimizer.takes_matrices() && options.storage.stage > 0) {
       require_one_group(storage.layout());
@@ -182,7 +183,9 @@ std::unique_ptr<Synchronizer> make_synchronizer(Model& model, ParameterStorage& 
     if (sync.fragments > 1) check_even_rows(storage, mesh);
     return make_averaging(storage, sync, options.seed);
   }
-  return std::make_unique<DataParallel>(model, storage, parallel, std::move(hook));
+  return made_on_all(mesh.world(), [&] {
+    return std::make_unique<DataParallel>(model, storage, parallel, std::move(hook));
+  });
 }
 
 }  // namespace tutti::training
